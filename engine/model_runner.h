@@ -1,0 +1,79 @@
+// What the engine asks of a model: run one step of a ragged batch, asynchronously.
+// Implementations: model/ (a real model over a Backend), engine/fake_model_runner (simulation).
+#ifndef BATON_ENGINE_MODEL_RUNNER_H_
+#define BATON_ENGINE_MODEL_RUNNER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/decoder_state.h"
+#include "kv/block.h"
+
+namespace baton::engine {
+
+using SequenceId = uint64_t;
+using StepId = uint64_t;
+
+// Consecutive tokens of one sequence: a prefill chunk (any length) or a decode row (length 1).
+struct StepItem {
+  SequenceId sequence = 0;
+  // Run at absolute positions [start_position, start_position + tokens.size()); their K and V are
+  // written into the block table's slots. Keys [0, start_position) are read from it.
+  std::vector<TokenId> tokens;
+  uint32_t start_position = 0;
+  // Per KV group, block of slot range [i * block_size, (i + 1) * block_size); long enough for the
+  // last position.
+  std::vector<std::vector<kv::BlockId>> block_tables;
+  // Whether to sample the token that follows the last one, with
+  // uniform(sampling.seed, choice, start_position + tokens.size()).
+  bool sample = false;
+  SamplingParams sampling;
+  uint32_t choice = 0;
+};
+
+struct Step {
+  StepId id = 0;
+  // Zeroed before anything runs, so that unwritten slots are never read or shipped unzeroed.
+  std::vector<kv::BlockRef> zero_blocks;
+  std::vector<StepItem> items;
+};
+
+// Of one item, in the order of Step::items.
+struct ItemResult {
+  absl::Status status;  // INTERNAL: a logit was NaN; the item's sequence ends, others go on
+  TokenId token = 0;    // when `sample`
+};
+
+struct StepResult {
+  StepId id = 0;
+  // Not OK: the step as a whole failed and `items` is empty.
+  absl::Status status;
+  std::vector<ItemResult> items;
+};
+
+// Thread-safety: called from the engine's executor only; the listener is called there, never inside
+// Submit. At most one step is in flight. A step in flight pins every block it names.
+class ModelRunner {
+ public:
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    // K and V of this layer are in the blocks for every item of the step. Called for each layer in
+    // order, before OnStepDone. `layer` counts over the whole model.
+    virtual void OnLayerReady(StepId step, uint32_t layer) = 0;
+    virtual void OnStepDone(StepResult result) = 0;
+  };
+
+  virtual ~ModelRunner() = default;
+
+  // Before the first Submit; must outlive the runner.
+  virtual void SetListener(Listener* listener) = 0;
+
+  // Returns at once.
+  virtual void Submit(Step step) = 0;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_MODEL_RUNNER_H_

@@ -1,0 +1,22 @@
+#ifndef BATON_KV_BLOCK_H_
+#define BATON_KV_BLOCK_H_
+
+#include <cstdint>
+
+namespace baton::kv {
+
+// Index of a block within the pool (and arenas) of its KV group.
+using BlockId = uint32_t;
+
+// Index of a KV group within the layout (llama: only group 0).
+using GroupId = uint32_t;
+
+struct BlockRef {
+  GroupId group = 0;
+  BlockId block = 0;
+  bool operator==(const BlockRef&) const = default;
+};
+
+}  // namespace baton::kv
+
+#endif  // BATON_KV_BLOCK_H_
