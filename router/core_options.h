@@ -1,0 +1,58 @@
+#ifndef BATON_ROUTER_CORE_OPTIONS_H_
+#define BATON_ROUTER_CORE_OPTIONS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "common/time.h"
+
+namespace baton::router {
+
+struct WorkerAddress {
+  std::string address;   // host:port of its gRPC server
+  bool prefill = false;  // the role the operator expects; the worker's own word decides
+};
+
+struct CoreOptions {
+  // 128 random bits of this process.
+  Epoch epoch;
+  std::vector<WorkerAddress> workers;
+  // Hash of the vocabulary that text is made with; workers with another one are refused.
+  std::optional<Digest> vocab_hash;
+
+  Duration heartbeat = std::chrono::seconds(1);
+  // A worker that said nothing for so long is lost.
+  Duration worker_silence = std::chrono::seconds(4);
+  // Between two attempts to open a session; doubles from the first to the second.
+  Duration reconnect_min = std::chrono::milliseconds(100);
+  Duration reconnect_max = std::chrono::seconds(2);
+  // A Submit without an answer for so long is followed by Cancel and placed again.
+  Duration submit_timeout = std::chrono::seconds(4);
+
+  // Requests no worker has yet; beyond them new ones are refused with RESOURCE_EXHAUSTED.
+  size_t max_queue = 1024;
+  // Requests of this router without a first token that one worker may have.
+  size_t prompt_window = 32;
+  // Placements of one request before it ends with the last refusal.
+  uint32_t max_attempts = 16;
+  // Pause before a request is placed again after a refusal; doubles per attempt up to the second.
+  Duration retry_min = std::chrono::milliseconds(20);
+  Duration retry_max = std::chrono::seconds(1);
+  // Sinks named in one Submit.
+  size_t max_sinks = 3;
+  // Used when the request has no max_tokens; the context may leave less.
+  uint32_t default_max_tokens = 512;
+
+  // INVALID_ARGUMENT naming the option.
+  absl::Status Validate() const;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_CORE_OPTIONS_H_

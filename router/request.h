@@ -1,0 +1,72 @@
+// What goes into the router's core and what comes out of it: token ids, no text.
+#ifndef BATON_ROUTER_REQUEST_H_
+#define BATON_ROUTER_REQUEST_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/decoder_state.h"
+#include "common/time.h"
+
+namespace baton::router {
+
+// Validated and tokenized (validation.h); the seed has been drawn.
+struct RequestSpec {
+  std::string request_id;  // for logs
+  std::vector<TokenId> prompt;
+  SamplingParams sampling;
+  // Capped by the core to what the context of the serving workers leaves; 0: the core's default.
+  StopParams stop;
+  std::optional<Time> deadline;
+  // When the client's call came in, before tokenizing; the start of every timing.
+  Time arrived;
+};
+
+enum class Finish { kNone, kStop, kLength };
+
+// A token the client has not seen yet. Positions of a choice come in order, each once.
+struct TokenEvent {
+  uint32_t choice = 0;
+  uint32_t position = 0;  // absolute: prompt length + index
+  TokenId token = 0;
+  uint64_t visible_bytes = 0;     // never falls
+  Finish finish = Finish::kNone;  // set in the choice's last event
+};
+
+// DESIGN section 12: time_to_first_token = queue + route + reserve_wait + prefill; handoff and
+// first_decode_step make up the gap between tokens 1 and 2.
+struct RequestTimings {
+  Duration queue{0};         // here (tokenizing included) and in the worker's queue
+  Duration route{0};         // Submit until the worker answered
+  Duration reserve_wait{0};  // at the sink
+  Duration prefill{0};
+  Duration handoff{0};
+  Duration first_decode_step{0};
+  Duration time_to_first_token{0};
+  Duration total{0};
+};
+
+struct RequestSummary {
+  RequestTimings timings;
+  uint32_t completion_tokens = 0;
+  std::string prefill_worker;  // empty: the decode worker ran the prompt
+  std::string decode_worker;   // empty: the first token ended the request
+};
+
+// One request's consumer. Called on the core's executor, never inside a call into the core.
+class RequestObserver {
+ public:
+  virtual ~RequestObserver() = default;
+  // Once, before the first token: the request passed admission.
+  virtual void OnAdmitted() = 0;
+  virtual void OnToken(const TokenEvent& event) = 0;
+  // Exactly once, last. Not OK: a status with its details (status_details.h).
+  virtual void OnFinished(const absl::Status& status, const RequestSummary& summary) = 0;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_REQUEST_H_
