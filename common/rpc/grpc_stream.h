@@ -1,0 +1,289 @@
+// baton::Stream over gRPC's callback API, server side and client side. gRPC's threads only move
+// messages; everything a listener sees happens on the core's executor.
+#ifndef BATON_COMMON_RPC_GRPC_STREAM_H_
+#define BATON_COMMON_RPC_GRPC_STREAM_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/client_callback.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/executor.h"
+#include "common/mutex.h"
+#include "common/rpc/grpc_status.h"
+#include "common/stream.h"
+
+namespace baton::rpc {
+
+// A peer that takes nothing while this much waits for it loses the stream.
+inline constexpr size_t kMaxQueuedBytes = size_t{64} << 20;
+
+namespace internal {
+
+// What both sides share. `Base` is the reactor class of gRPC; it lives until OnDone (the reactor
+// holds itself) and as long as the core's handle. Reads are one ahead of the core: the next starts
+// when the listener has seen the last.
+template <typename Base, typename Out, typename In>
+class StreamReactor : public Base,
+                      public std::enable_shared_from_this<StreamReactor<Base, Out, In>> {
+ public:
+  using Listener = typename Stream<Out, In>::Listener;
+
+  explicit StreamReactor(Executor& executor) : executor_(executor) {}
+
+  // Executor thread.
+  void SetListener(Listener* listener) { listener_ = listener; }
+
+  void ReadNext() {
+    MutexLock lock(mutex_);
+    if (!ended_) this->StartRead(&incoming_);
+  }
+
+  void Send(Out message) {
+    MutexLock lock(mutex_);
+    if (ended_ || closing_) return;
+    queued_bytes_ += message.ByteSizeLong();
+    queue_.push_back(std::move(message));
+    if (queued_bytes_ > kMaxQueuedBytes) {
+      Abort();
+    } else {
+      WriteNext();
+    }
+  }
+
+  // The listener is not called any more.
+  void Close(const absl::Status& status) {
+    listener_ = nullptr;
+    MutexLock lock(mutex_);
+    if (closing_ || ended_) return;
+    closing_ = true;
+    close_status_ = status;
+    WriteNext();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return OnReadsEnded();
+    executor_.Post([self = this->shared_from_this()] {
+      if (self->listener_ != nullptr) self->listener_->OnMessage(std::move(self->incoming_));
+      self->incoming_.Clear();
+      self->ReadNext();
+    });
+  }
+
+  void OnWriteDone(bool ok) override {
+    MutexLock lock(mutex_);
+    writing_ = false;
+    queued_bytes_ -= queue_.front().ByteSizeLong();
+    queue_.pop_front();
+    if (!ok) DropQueued();
+    WriteNext();
+  }
+
+ protected:
+  virtual void OnReadsEnded() = 0;
+  // No write is in flight and none follows.
+  virtual void EndWrites() BATON_REQUIRES(mutex_) = 0;
+  virtual void Abort() BATON_REQUIRES(mutex_) = 0;
+
+  void WriteNext() BATON_REQUIRES(mutex_) {
+    if (writing_ || ended_) return;
+    if (queue_.empty()) {
+      if (closing_ && !writes_ended_) {
+        writes_ended_ = true;
+        EndWrites();
+      }
+      return;
+    }
+    writing_ = true;
+    this->StartWrite(&queue_.front());
+  }
+
+  void DropQueued() BATON_REQUIRES(mutex_) {
+    const size_t kept = writing_ ? 1 : 0;
+    while (queue_.size() > kept) {
+      queued_bytes_ -= queue_.back().ByteSizeLong();
+      queue_.pop_back();
+    }
+  }
+
+  void PostClosed(absl::Status status) {
+    executor_.Post([self = this->shared_from_this(), status = std::move(status)] {
+      Listener* listener = std::exchange(self->listener_, nullptr);
+      if (listener != nullptr) listener->OnClosed(status);
+    });
+  }
+
+  Executor& executor_;
+  Listener* listener_ = nullptr;  // executor thread only
+
+  Mutex mutex_;
+  std::deque<Out> queue_ BATON_GUARDED_BY(mutex_);  // front: being written when writing_
+  size_t queued_bytes_ BATON_GUARDED_BY(mutex_) = 0;
+  bool writing_ BATON_GUARDED_BY(mutex_) = false;
+  bool closing_ BATON_GUARDED_BY(mutex_) = false;
+  bool writes_ended_ BATON_GUARDED_BY(mutex_) = false;
+  bool ended_ BATON_GUARDED_BY(mutex_) = false;  // no operation may be started any more
+  absl::Status close_status_ BATON_GUARDED_BY(mutex_);
+
+ private:
+  In incoming_;  // of the read in flight, then of the executor until the next read
+};
+
+// The core's handle.
+template <typename Reactor, typename Out, typename In>
+class StreamHandle : public Stream<Out, In> {
+ public:
+  explicit StreamHandle(std::shared_ptr<Reactor> reactor) : reactor_(std::move(reactor)) {}
+  ~StreamHandle() override { reactor_->Close(absl::CancelledError("stream dropped")); }
+
+  void Send(Out message) override { reactor_->Send(std::move(message)); }
+  void Close(absl::Status status) override { reactor_->Close(status); }
+
+ private:
+  std::shared_ptr<Reactor> reactor_;
+};
+
+template <typename Out, typename In>
+class ServerReactor final : public StreamReactor<grpc::ServerBidiReactor<In, Out>, Out, In> {
+  using Base = StreamReactor<grpc::ServerBidiReactor<In, Out>, Out, In>;
+
+ public:
+  ServerReactor(grpc::CallbackServerContext* context, Executor& executor)
+      : Base(executor), context_(context) {}
+
+  void HoldSelf() { self_ = this->shared_from_this(); }
+
+  void OnDone() override { self_.reset(); }
+
+ private:
+  void OnReadsEnded() override {
+    const bool cancelled = context_->IsCancelled();
+    {
+      MutexLock lock(this->mutex_);
+      this->closing_ = true;
+      if (cancelled) this->DropQueued();
+      this->WriteNext();
+    }
+    this->PostClosed(cancelled ? absl::CancelledError("the peer is gone") : absl::OkStatus());
+  }
+
+  void EndWrites() override BATON_REQUIRES(this->mutex_) {
+    this->ended_ = true;
+    this->Finish(ToGrpc(this->close_status_));
+  }
+
+  void Abort() override BATON_REQUIRES(this->mutex_) {
+    this->closing_ = true;
+    this->close_status_ = absl::ResourceExhaustedError("the peer does not read its session");
+    this->DropQueued();
+    context_->TryCancel();
+  }
+
+  grpc::CallbackServerContext* context_;  // valid until OnDone
+  std::shared_ptr<Base> self_;
+};
+
+template <typename Out, typename In>
+class ClientReactor final : public StreamReactor<grpc::ClientBidiReactor<Out, In>, Out, In> {
+  using Base = StreamReactor<grpc::ClientBidiReactor<Out, In>, Out, In>;
+
+ public:
+  ClientReactor(Executor& executor, std::function<void()> on_done)
+      : Base(executor), on_done_(std::move(on_done)) {}
+
+  grpc::ClientContext& context() { return context_; }
+
+  void Start() {
+    self_ = this->shared_from_this();
+    this->AddHold();  // for writes that start outside reactions
+    this->StartCall();
+    this->ReadNext();
+  }
+
+  void OnWritesDoneDone(bool /*ok*/) override {}
+
+  void OnDone(const grpc::Status& status) override {
+    this->PostClosed(FromGrpc(status));
+    if (on_done_) on_done_();
+    self_.reset();
+  }
+
+ private:
+  void OnReadsEnded() override {
+    {
+      MutexLock lock(this->mutex_);
+      this->ended_ = true;
+    }
+    this->RemoveHold();
+  }
+
+  void EndWrites() override BATON_REQUIRES(this->mutex_) {
+    if (this->ended_) return;
+    if (this->close_status_.ok()) {
+      this->StartWritesDone();
+    } else {
+      context_.TryCancel();
+    }
+  }
+
+  void Abort() override BATON_REQUIRES(this->mutex_) {
+    this->closing_ = true;
+    this->writes_ended_ = true;
+    context_.TryCancel();
+  }
+
+  grpc::ClientContext context_;
+  std::function<void()> on_done_;
+  std::shared_ptr<Base> self_;
+};
+
+}  // namespace internal
+
+// Takes the stream and returns the listener, which lives at least as long as the stream. Called on
+// the executor.
+template <typename Out, typename In>
+using AcceptStream =
+    std::function<typename Stream<Out, In>::Listener*(std::unique_ptr<Stream<Out, In>>)>;
+
+// In a callback service: `return ServeStream<Response, Request>(context, executor, accept);`.
+// `executor` must live until the server has shut down.
+template <typename Out, typename In>
+grpc::ServerBidiReactor<In, Out>* ServeStream(grpc::CallbackServerContext* context,
+                                              Executor& executor, AcceptStream<Out, In> accept) {
+  using Reactor = internal::ServerReactor<Out, In>;
+  auto reactor = std::make_shared<Reactor>(context, executor);
+  reactor->HoldSelf();
+  executor.Post([reactor, accept = std::move(accept)] {
+    reactor->SetListener(
+        accept(std::make_unique<internal::StreamHandle<Reactor, Out, In>>(reactor)));
+    reactor->ReadNext();
+  });
+  return reactor.get();
+}
+
+// Opens a stream by `start(context, reactor)`, which calls `stub->async()->Method(context,
+// reactor)`. `on_done` (may be empty) runs on a gRPC thread when gRPC no longer touches anything of
+// the call: the executor must live until then. Executor thread.
+template <typename Out, typename In>
+std::unique_ptr<Stream<Out, In>> OpenStream(
+    Executor& executor, typename Stream<Out, In>::Listener* listener,
+    const std::function<void(grpc::ClientContext*, grpc::ClientBidiReactor<Out, In>*)>& start,
+    std::function<void()> on_done) {
+  using Reactor = internal::ClientReactor<Out, In>;
+  auto reactor = std::make_shared<Reactor>(executor, std::move(on_done));
+  reactor->SetListener(listener);
+  start(&reactor->context(), reactor.get());
+  reactor->Start();
+  return std::make_unique<internal::StreamHandle<Reactor, Out, In>>(reactor);
+}
+
+}  // namespace baton::rpc
+
+#endif  // BATON_COMMON_RPC_GRPC_STREAM_H_
