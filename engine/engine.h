@@ -1,0 +1,139 @@
+// Iteration-level scheduling of sequences over a ModelRunner: the core of every worker. Owner
+// thread: the executor's; no call blocks and no listener is called inside a call to the engine.
+#ifndef BATON_ENGINE_ENGINE_H_
+#define BATON_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/decoder_state.h"
+#include "common/executor.h"
+#include "engine/engine_metrics.h"
+#include "engine/model_runner.h"
+#include "engine/scheduler.h"
+#include "engine/sequence.h"
+#include "engine/step_rates.h"
+#include "kv/block_pool.h"
+#include "text/vocab.h"
+
+namespace baton::engine {
+
+struct EngineOptions {
+  uint32_t step_tokens = 64;      // token budget of a step
+  uint32_t max_running = 64;      // sequences that decode or prefill at once; others wait by age
+  uint32_t context_length = 0;    // of the model; required
+  uint32_t block_size = 16;       // slots of a KV block, power of two
+  absl::Status Validate() const;  // INVALID_ARGUMENT naming the option
+};
+
+// What joins the engine. Its blocks are taken already: an admitted sequence never waits for room.
+struct NewSequence {
+  // choices[0] holds what was sampled elsewhere, if anything (n = 1 until forks exist). `age` gives
+  // the order among those that wait; `remaining` is not looked at (see `deadline`).
+  DecoderState state;
+  // BlocksNeeded(prompt, 1, max_tokens) of each group; for a kPrefillOnly one max_tokens = 1 is
+  // enough.
+  kv::BlockLease lease;
+  // How much of prompt + sampled tokens is in the blocks already. 0: compute all of it. A sink
+  // passes prompt + sampled - 1: everything but the last token, which the first decode step runs.
+  uint32_t filled = 0;
+  SequenceMode mode = SequenceMode::kGenerate;
+  // The engine ends it with DEADLINE_EXCEEDED then. Absent: the owner calls Remove by itself.
+  std::optional<Time> deadline;
+};
+
+struct EngineLoad {
+  uint32_t running = 0;                  // in the batch
+  uint32_t waiting = 0;                  // added, not started
+  uint64_t queued_prefill_tokens = 0;    // of running and waiting ones, still to be computed
+  double prefill_tokens_per_second = 0;  // measured; 0: not yet
+  double decode_step_seconds = 0;        // measured; 0: not yet
+};
+
+class Engine final : public ModelRunner::Listener {
+ public:
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    // kPrefillOnly sequences: layer `layer` is in the blocks for positions [0, tokens). Called once
+    // per layer of each chunk, in order of layers; for the last chunk before its OnToken.
+    virtual void OnLayerReady(SequenceId sequence, uint32_t layer, uint32_t tokens) = 0;
+    // One sampled token, positions without a gap. A sequence that came with sampled tokens begins
+    // by repeating them. With a finish reason it is the choice's last: a kGenerate sequence has
+    // left the engine (its blocks are given back), a kPrefillOnly one stays until Remove in any
+    // case.
+    virtual void OnToken(const TokenEvent& event) = 0;
+    // The sequence has left the engine. INTERNAL: its logits were NaN or its step failed;
+    // DEADLINE_EXCEEDED.
+    virtual void OnSequenceFailed(SequenceId sequence, absl::Status status) = 0;
+    // Once after all events of a step (or of a turn without one): the moment to send one message.
+    virtual void OnStepEnd() = 0;
+  };
+
+  // All must outlive the engine.
+  struct Environment {
+    const Vocab& vocab;
+    Executor& executor;
+    ModelRunner& runner;  // the engine becomes its listener
+    kv::BlockPool& pool;
+    EngineMetrics& metrics;
+    Listener& listener;
+  };
+  Engine(const EngineOptions& options, const Environment& environment);
+  ~Engine() override;
+
+  // INVALID_ARGUMENT, naming the field, when the state cannot be run (empty prompt, token out of
+  // range, longer than the context, bad stop parameters, lease too small).
+  absl::StatusOr<SequenceId> Add(NewSequence sequence);
+
+  // Ends it without an event, in any state; blocks are free at once, or when the step in flight
+  // that names them ends. Unknown or finished ids are ignored.
+  void Remove(SequenceId sequence);
+
+  // Requests that wait for blocks at the owner's, so that Load and the gauges count them.
+  void SetWaitingForRoom(uint32_t requests);
+  EngineLoad Load() const;
+  bool idle() const { return sequences_.empty() && !in_flight_.has_value(); }
+
+  // ModelRunner::Listener.
+  void OnLayerReady(StepId step, uint32_t layer) override;
+  void OnStepDone(StepResult result) override;
+
+ private:
+  struct InFlight {
+    StepId id = 0;
+    std::vector<ScheduledItem> items;
+    kv::BlockPin pin;
+    Time started;
+  };
+
+  void Poke();
+  void Turn();
+  void Replay();
+  void StartStep();
+  Step BuildStep(const std::vector<ScheduledItem>& plan);
+  void FinishItem(const ScheduledItem& item, const ItemResult& result);
+  void EmitToken(Sequence& sequence, TokenId token);
+  void Fail(SequenceId id, absl::Status status);
+  void Expire(SequenceId id);
+
+  const EngineOptions options_;
+  const Environment env_;
+  std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  std::vector<SequenceId> to_replay_;
+  std::optional<InFlight> in_flight_;
+  SequenceId next_sequence_ = 1;
+  StepId next_step_ = 1;
+  StepRates rates_;
+  uint32_t waiting_for_room_ = 0;
+  TimerHandle turn_;  // at now: cancelled with the engine, unlike a posted task
+  bool turn_pending_ = false;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_ENGINE_H_

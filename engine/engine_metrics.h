@@ -1,0 +1,27 @@
+// Metrics of an engine and its block pool.
+#ifndef BATON_ENGINE_ENGINE_METRICS_H_
+#define BATON_ENGINE_ENGINE_METRICS_H_
+
+#include <vector>
+
+#include "common/metrics.h"
+#include "kv/block_pool.h"
+
+namespace baton::engine {
+
+struct EngineMetrics {
+  explicit EngineMetrics(MetricsRegistry& registry);
+
+  void SetBlocks(const kv::BlockCounts& counts);
+
+  std::vector<Gauge> kv_blocks;  // by kv::BlockState
+  Gauge requests_running;
+  Gauge requests_waiting;
+  Counter prompt_tokens;
+  Counter generation_tokens;
+  Histogram step_seconds;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_ENGINE_METRICS_H_

@@ -1,0 +1,47 @@
+// The blocks of one sequence by position: slot p of group g lies in block blocks()[g][p /
+// block_size].
+#ifndef BATON_KV_BLOCK_TABLE_H_
+#define BATON_KV_BLOCK_TABLE_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "kv/block.h"
+#include "kv/block_pool.h"
+
+namespace baton::kv {
+
+// Owner thread: the engine's executor. Move-only.
+class BlockTable {
+ public:
+  BlockTable() = default;
+  // Slots [0, filled) are written already (received); block_size is a power of two.
+  BlockTable(BlockLease lease, uint32_t block_size, uint32_t filled);
+
+  uint32_t block_size() const { return block_size_; }
+  uint32_t filled() const { return filled_; }
+  uint64_t slots() const;  // room, in the smallest group
+  const GroupBlocks& blocks() const { return lease_.blocks(); }
+  BlockLease& lease() { return lease_; }
+
+  // Per group, the blocks of slots [0, end).
+  GroupBlocks Prefix(uint32_t end) const;
+
+  // Slots [filled(), end) are about to be written: returns the blocks touched for the first time,
+  // which must be zeroed before. Requires filled() <= end <= slots().
+  std::vector<BlockRef> Extend(uint32_t end);
+
+  // Forgets what lies at and after `end`; the blocks stay. Their slots are zeroed on the next touch
+  // only where a whole block was dropped: no reader looks past filled().
+  void Truncate(uint32_t end);
+
+ private:
+  BlockLease lease_;
+  uint32_t block_size_ = 1;
+  uint32_t filled_ = 0;
+};
+
+}  // namespace baton::kv
+
+#endif  // BATON_KV_BLOCK_TABLE_H_
