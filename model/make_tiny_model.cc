@@ -1,0 +1,53 @@
+// Writes a tiny random model: make_tiny_model --out=tiny.gguf [--layers=2] [--type=Q4_1] ...
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "model/tiny_model.h"
+
+ABSL_FLAG(std::string, out, "", "file to write");
+ABSL_FLAG(uint32_t, layers, 2, "number of layers");
+ABSL_FLAG(uint32_t, context, 512, "context length");
+ABSL_FLAG(std::string, type, "Q4_1", "tensor type of the matrices: F32, F16, Q8_0 or Q4_1");
+ABSL_FLAG(std::string, embedding_type, "Q8_0", "tensor type of embedding and head");
+ABSL_FLAG(bool, tied_head, true, "whether the head is the embedding");
+ABSL_FLAG(uint64_t, seed, 1, "seed of the weights");
+
+namespace {
+
+std::optional<baton::GgufTensorType> TypeNamed(std::string_view name) {
+  using baton::GgufTensorType;
+  for (const GgufTensorType type :
+       {GgufTensorType::kF32, GgufTensorType::kF16, GgufTensorType::kQ8_0, GgufTensorType::kQ4_1}) {
+    if (baton::TensorTypeTraits(static_cast<uint32_t>(type))->name == name) return type;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  const auto matrices = TypeNamed(absl::GetFlag(FLAGS_type));
+  const auto embedding = TypeNamed(absl::GetFlag(FLAGS_embedding_type));
+  if (!matrices.has_value() || !embedding.has_value() || absl::GetFlag(FLAGS_out).empty()) {
+    std::fprintf(stderr, "needs --out=FILE; types are F32, F16, Q8_0, Q4_1\n");
+    return 2;
+  }
+  baton::model::TinyModelOptions options;
+  options.layers = absl::GetFlag(FLAGS_layers);
+  options.context = absl::GetFlag(FLAGS_context);
+  options.matrices = *matrices;
+  options.embedding = *embedding;
+  options.tied_head = absl::GetFlag(FLAGS_tied_head);
+  options.seed = absl::GetFlag(FLAGS_seed);
+  const absl::Status status = baton::model::WriteTinyModel(options, absl::GetFlag(FLAGS_out));
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    return 1;
+  }
+  return 0;
+}
