@@ -32,7 +32,7 @@ struct VocabData {
   std::vector<std::string> merges;  // "LEFT RIGHT", best rank first
   TokenId bos = kNoToken;
   std::vector<TokenId> end_tokens;  // eos, eot, eom: each ends a generation
-  TokenId eos = kNoToken;
+  TokenId eos = kNoToken;           // also among end_tokens; templates may write its text
   bool add_bos = false;
   std::string chat_template;  // empty: none
 };
