@@ -1,0 +1,100 @@
+// The fence of a sink: which transfer may be written into which blocks, and what has landed.
+//
+// The sink's core puts in what it granted (Expect) and takes it out (Drop); the data connections
+// ask before every write (receive_connection.h). A block is written only between Enter and Leave of
+// a landing, and Drop reports OnQuiesced only outside of them, so after it nothing touches the
+// blocks.
+#ifndef BATON_KVTRANSFER_RECEIVE_TABLE_H_
+#define BATON_KVTRANSFER_RECEIVE_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "common/executor.h"
+#include "common/ids.h"
+#include "common/mutex.h"
+#include "kv/arena.h"
+#include "kvtransfer/cause.h"
+#include "kvtransfer/transport.h"
+
+namespace baton::kvtransfer {
+
+class ReceiveConnection;
+struct InboundTransfer;
+
+// Blocks of one KV group granted to a transfer, by ordinal. Pieces must come for the ordinals
+// [first_needed, prompt_blocks); the rest is room to grow.
+struct GrantedGroup {
+  uint32_t first_needed = 0;
+  uint32_t prompt_blocks = 0;
+  std::vector<kv::BlockId> blocks;
+};
+
+// Thread-safe. The calls of the first group are the core's; the listener is called on the
+// executor, never inside a call.
+class ReceiveTable {
+ public:
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    // The first piece of a transfer has landed.
+    virtual void OnFirstPiece(const AttemptId& attempt) = 0;
+    // Commit came after all pieces. `problem` is CAUSE_UNSPECIFIED when every piece is there. From
+    // here on the transfer is written no more.
+    virtual void OnCommitArrived(const AttemptId& attempt, Cause problem,
+                                 CommitMessage message) = 0;
+    // A piece was damaged (CAUSE_CHECKSUM_MISMATCH), the source closed the transfer
+    // (CAUSE_RELEASED) or the connection ended (CAUSE_PEER_LOST, CAUSE_MALFORMED). At most once,
+    // and never after OnCommitArrived.
+    virtual void OnTransferFailed(const AttemptId& attempt, Cause cause) = 0;
+    // After Drop: nothing is being read into the blocks of the transfer, nor will be. Once.
+    virtual void OnQuiesced(const AttemptId& attempt) = 0;
+  };
+
+  // Both must outlive this object.
+  ReceiveTable(Epoch sink_epoch, kv::KvArena& arena, Executor& executor);
+  ~ReceiveTable();
+  ReceiveTable(const ReceiveTable&) = delete;
+  ReceiveTable& operator=(const ReceiveTable&) = delete;
+
+  void SetListener(Listener* listener);
+
+  // Data connections of other sources are refused; RemoveSource ends those that are open.
+  void AddSource(const Epoch& source);
+  void RemoveSource(const Epoch& source);
+
+  // From now on a connection of `source` that opens `attempt` with `secret` may write into the
+  // blocks. Sizes fit the layout and block ids the arena (the core made them).
+  void Expect(const AttemptId& attempt, const Epoch& source, uint64_t secret,
+              std::vector<GrantedGroup> groups);
+  // Nothing more is written; OnQuiesced follows. What still arrives is discarded and its Commit is
+  // answered with `cause`.
+  void Drop(const AttemptId& attempt, Cause cause);
+  // Answers a commit (CAUSE_UNSPECIFIED: committed).
+  void Reply(const AttemptId& attempt, Cause cause);
+  // The tombstone of the attempt expired, or its sequence is over: a later Open is unknown.
+  void Forget(const AttemptId& attempt);
+
+  // Bytes of pieces that landed whole, of all transfers; for tests and metrics.
+  uint64_t landed_bytes() const;
+  // Transfers that are expected or open and neither committed nor dropped.
+  size_t live() const;
+
+ private:
+  friend class ReceiveConnection;
+
+  const Epoch sink_epoch_;
+  kv::KvArena& arena_;
+  Executor& executor_;
+  // Outlives this object in tasks posted to the executor.
+  struct Shared;
+  const std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace baton::kvtransfer
+
+#endif  // BATON_KVTRANSFER_RECEIVE_TABLE_H_

@@ -1,0 +1,36 @@
+// DecoderState (common/decoder_state.h) <-> state.v1.DecoderState, and its parts.
+#ifndef BATON_PROTO_MAPPING_DECODER_STATE_H_
+#define BATON_PROTO_MAPPING_DECODER_STATE_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "baton/state/v1/state.pb.h"
+#include "common/decoder_state.h"
+
+namespace baton::proto {
+
+// What a received state must fit; from the receiver's own model.
+struct DecoderStateLimits {
+  uint32_t vocab_size = 0;
+  uint32_t context_length = 0;  // prompt + tokens + 1 <= context_length
+  uint32_t max_choices = 1;
+  uint32_t max_stop_token_ids = 64;
+  uint32_t max_stop_strings = 64;
+  uint32_t max_stop_string_bytes = 1024;
+  uint32_t max_namespace_bytes = 64;
+};
+
+state::v1::DecoderState ToProto(const DecoderState& state);
+std::string Serialize(const DecoderState& state);
+
+// INVALID_ARGUMENT names the field and the limit. Everything is checked: sizes, token ids, NaN and
+// ranges of parameters (DESIGN section 18).
+absl::StatusOr<DecoderState> FromProto(const state::v1::DecoderState& message,
+                                       const DecoderStateLimits& limits);
+absl::StatusOr<DecoderState> Parse(std::string_view bytes, const DecoderStateLimits& limits);
+
+}  // namespace baton::proto
+
+#endif  // BATON_PROTO_MAPPING_DECODER_STATE_H_
