@@ -1,0 +1,117 @@
+#include "common/sim_executor.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace baton {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(SimExecutorTest, OneOrderOverAllNodes) {
+  SimWorld world;
+  SimExecutor a(world, "a");
+  SimExecutor b(world, "b");
+  std::vector<std::string> ran;
+  const TimerHandle late = a.PostAfter(milliseconds(2), [&] { ran.push_back("a at 2"); });
+  const TimerHandle early = b.PostAfter(milliseconds(1), [&] { ran.push_back("b at 1"); });
+  world.After(milliseconds(1), [&] { ran.push_back("world at 1"); });
+  b.Post([&] {
+    ran.push_back("b now");
+    a.Post([&] { ran.push_back("a from b"); });
+  });
+  a.Post([&] { ran.push_back("a now"); });
+  EXPECT_TRUE(ran.empty());
+  EXPECT_TRUE(world.RunUntilIdle());
+  EXPECT_EQ(ran, (std::vector<std::string>{"b now", "a now", "a from b", "b at 1", "world at 1",
+                                           "a at 2"}));
+  EXPECT_EQ(world.now(), Time(milliseconds(2)));
+  EXPECT_EQ(world.events_run(), 6u);
+}
+
+TEST(SimExecutorTest, EachNodeHasItsOwnClock) {
+  SimWorld world;
+  SimExecutor ahead(world, "ahead", seconds(1000));
+  SimExecutor behind(world, "behind", -seconds(5));
+  EXPECT_EQ(ahead.Now() - behind.Now(), seconds(1005));
+  Time fired;
+  const TimerHandle timer = ahead.PostAt(ahead.Now() + seconds(3), [&] { fired = ahead.Now(); });
+  world.RunFor(seconds(2));
+  EXPECT_EQ(fired, Time());
+  world.RunFor(seconds(1));
+  EXPECT_EQ(fired, Time(seconds(1003)));
+  EXPECT_EQ(world.now(), Time(seconds(3)));
+}
+
+TEST(SimExecutorTest, NothingOfAKilledNodeEverRuns) {
+  SimWorld world;
+  SimExecutor victim(world, "victim");
+  SimExecutor other(world, "other");
+  int ran = 0;
+  const auto token = std::make_shared<int>(0);
+  victim.Post([&, token] {
+    ++ran;
+    victim.Kill();
+    victim.Post([&, token] { ran += 100; });
+  });
+  victim.Post([&, token] { ran += 100; });
+  const TimerHandle timer = victim.PostAfter(seconds(1), [&, token] { ran += 100; });
+  other.Post([&] { ++ran; });
+  EXPECT_TRUE(world.RunUntilIdle());
+  EXPECT_EQ(ran, 2);
+  EXPECT_FALSE(victim.alive());
+  EXPECT_EQ(token.use_count(), 1);
+}
+
+TEST(SimExecutorTest, ACancelledTimerLeavesNoTrace) {
+  SimWorld world;
+  SimExecutor node(world, "node");
+  TimerHandle timer = node.PostAfter(seconds(9), [] { FAIL(); });
+  node.Post([&] { timer.Cancel(); });
+  EXPECT_TRUE(world.RunUntilIdle());
+  EXPECT_EQ(world.now(), Time());
+  EXPECT_EQ(world.events_run(), 1u);
+}
+
+TEST(SimExecutorTest, RunsTheHookAfterEveryEventAndStopsOnTime) {
+  SimWorld world;
+  SimExecutor node(world, "node");
+  int hooks = 0;
+  world.set_after_event([&] { ++hooks; });
+  TimerHandle heartbeat;
+  std::function<void()> beat = [&] { heartbeat = node.PostAfter(seconds(1), beat); };
+  beat();
+  world.RunUntil(Time(milliseconds(3500)));
+  EXPECT_EQ(hooks, 3);
+  EXPECT_EQ(world.now(), Time(milliseconds(3500)));
+  EXPECT_FALSE(world.RunUntilIdle(/*max_events=*/10));
+  EXPECT_TRUE(world.RunUntilTrue([&] { return hooks == 20; }, Time(seconds(100))));
+  EXPECT_FALSE(world.RunUntilTrue([&] { return hooks == 1000; }, Time(seconds(100))));
+}
+
+TEST(SimExecutorTest, OffloadedWorkComesBackLaterAndDiesWithItsNode) {
+  SimWorld world;
+  InlineOffloader offloader(milliseconds(5));
+  SimExecutor node(world, "node");
+  SimExecutor victim(world, "victim");
+  int result = 0;
+  const auto token = std::make_shared<int>(7);
+  ASSERT_TRUE(Offload<int>(
+      offloader, node, [token] { return *token; }, [&](int got) { result = got; }));
+  ASSERT_TRUE(Offload<int>(
+      offloader, victim, [token] { return *token; }, [](int) { FAIL(); }));
+  victim.Kill();
+  EXPECT_TRUE(world.RunUntilIdle());
+  EXPECT_EQ(result, 7);
+  EXPECT_EQ(world.now(), Time(milliseconds(5)));
+  EXPECT_EQ(token.use_count(), 1);
+  offloader.set_full(true);
+  EXPECT_FALSE(offloader.TryRun(
+      node, [] {}, [] {}));
+}
+
+}  // namespace
+}  // namespace baton
