@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kMaxLayers = 4096;
 constexpr uint32_t kMaxWidth = 1 << 20;
 constexpr uint32_t kMaxHeadDim = 1024;
-constexpr uint32_t kMaxContext = 1 << 26;
+constexpr uint32_t kMaxContext = 1 << 20;
 constexpr uint32_t kMaxVocab = 1 << 24;
 
 absl::Status Bad(const GgufReader& file, std::string_view key, const std::string& what) {

@@ -1,0 +1,53 @@
+#include "model/load.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "kernels/reference/reference_backend.h"
+#include "model/identity.h"
+
+namespace baton::model {
+namespace {
+
+constexpr uint32_t kMaxThreads = 256;
+
+absl::StatusOr<std::unique_ptr<kernels::Backend>> CreateBackend(const LoadOptions& options) {
+  if (options.threads < 1 || options.threads > kMaxThreads) {
+    return absl::InvalidArgumentError("threads is " + std::to_string(options.threads) +
+                                      ", not in 1..256");
+  }
+  if (options.backend == "reference") return kernels::CreateReferenceBackend(options.threads);
+  return absl::InvalidArgumentError("unknown backend '" + options.backend +
+                                    "' (cpu, cpu-scalar, reference)");
+}
+
+kernels::RopeSpec RopeOf(const ModelConfig& config) {
+  kernels::RopeSpec spec;
+  spec.dims = config.head_dim;
+  spec.context = config.context_length;
+  spec.base = config.rope_base;
+  return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<LoadedModel> Load(const LoadOptions& options) {
+  LoadedModel model;
+  BATON_ASSIGN_OR_RETURN(model.file, GgufReader::Open(options.path));
+  BATON_ASSIGN_OR_RETURN(model.config, ReadModelConfig(*model.file));
+  if (options.context != 0) {
+    model.config.context_length = std::min(model.config.context_length, options.context);
+  }
+  BATON_ASSIGN_OR_RETURN(model.backend, CreateBackend(options));
+  BATON_ASSIGN_OR_RETURN(model.layout,
+                         model.backend->Layout({model.config.num_layers, model.config.num_kv_heads,
+                                                model.config.head_dim, options.block_size}));
+  BATON_ASSIGN_OR_RETURN(model.weights, PackWeights(*model.file, model.config, *model.backend));
+  BATON_ASSIGN_OR_RETURN(model.rope, model.backend->MakeRope(RopeOf(model.config)));
+  model.weights_hash = WeightsHash(*model.file, model.config);
+  model.numerics_id = NumericsId(model.weights_hash, *model.backend, model.layout);
+  return model;
+}
+
+}  // namespace baton::model

@@ -1,0 +1,47 @@
+// From a path to a model that is ready to run: the one call a worker makes.
+#ifndef BATON_MODEL_LOAD_H_
+#define BATON_MODEL_LOAD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+#include "gguf/gguf_reader.h"
+#include "kernels/backend.h"
+#include "kv/layout.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace baton::model {
+
+struct LoadOptions {
+  std::string path;
+  std::string backend = "cpu";  // "cpu", "cpu-scalar" (the same bits, slowly) or "reference"
+  uint32_t threads = 1;         // 1..256; no effect on results
+  uint32_t block_size = 16;     // slots of a KV block
+  uint32_t context = 0;         // lowers the model's own context length; 0: as the file says
+};
+
+// Movable, immutable after Load except for what the backend does inside its operations. Members
+// are declared in the order in which they depend on each other.
+struct LoadedModel {
+  std::unique_ptr<GgufReader> file;  // keys and vocabulary stay readable
+  ModelConfig config;                // context_length already lowered
+  std::unique_ptr<kernels::Backend> backend;
+  ModelWeights weights;
+  std::unique_ptr<kernels::RopeTable> rope;
+  kv::KvLayout layout;
+  Digest weights_hash;
+  Digest numerics_id;
+};
+
+// Blocks for as long as packing takes. NOT_FOUND: no such file. INVALID_ARGUMENT: not a valid
+// model, or a bad option. UNIMPLEMENTED: a valid model that Baton cannot run. Errors name the file
+// and the key, tensor or option.
+absl::StatusOr<LoadedModel> Load(const LoadOptions& options);
+
+}  // namespace baton::model
+
+#endif  // BATON_MODEL_LOAD_H_
