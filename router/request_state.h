@@ -1,0 +1,90 @@
+// The states of a request at the router and what every event does in each of them: the table below is
+// the code (request_state.cc), request_flow.h carries it out.
+//
+//                     kQueued        kPrefilling    kHandoff       kDecoding
+//  kSubmittedSplit    Prefilling     ignore         ignore         ignore
+//  kSubmittedAlone    Decoding       -              -              ignore
+//  kSubmitRefused     retry          ignore         ignore         ignore
+//  kStarted           Prefilling+att attach         odd            odd
+//  kFirstToken        Handoff        Handoff        odd            ignore
+//  kFirstTokenEnds    Finished       Finished       odd            ignore
+//  kToken             Decoding       Decoding       Decoding       deliver
+//  kTokenEnds         Finished       Finished       Finished       Finished
+//  kNoRoom            retry          retry          odd            odd
+//  kSourceTryAgain    retry          retry          retry          ignore
+//  kSourceFailed      Failed         Failed         Failed         ignore
+//  kSourceLost        retry          Failed         ignore         ignore
+//  kSinkTryAgain      retry          retry          retry          Failed
+//  kSinkFailed        Failed         Failed         Failed         Failed
+//  kSinkLost          retry          Failed         Failed         Failed
+//  kEnd               Failed         Failed         Failed         Failed
+//
+// kQueued: no worker has taken the request; an attempt may be on its way, and its events may overtake the
+// answer to Submit. "retry" goes to kQueued with a new attempt number. "odd": a worker broke the protocol;
+// counted, otherwise ignored. "-": impossible, our own order of calls excludes it. After kFinished and
+// kFailed nothing is delivered. A token event is compared with what the client saw before it gets here.
+#ifndef BATON_ROUTER_REQUEST_STATE_H_
+#define BATON_ROUTER_REQUEST_STATE_H_
+
+#include <cstdint>
+#include <string_view>
+
+namespace baton::router {
+
+enum class RequestState : uint8_t {
+  kQueued,
+  kPrefilling,
+  kHandoff,
+  kDecoding,
+  kFinished,
+  kFailed,
+};
+inline constexpr int kNumRequestStates = 6;
+
+// Of the current attempt only; events of older ones are dropped before. "Sink" is the attached sink, and
+// also the decode worker that runs the request alone.
+enum class FlowEvent : uint8_t {
+  kSubmittedSplit,
+  kSubmittedAlone,
+  kSubmitRefused,   // or no answer
+  kStarted,
+  kFirstToken,      // from the source
+  kFirstTokenEnds,  // the same, with a finish reason
+  kToken,           // from the sink
+  kTokenEnds,
+  kNoRoom,
+  kSourceTryAgain,  // the source gave up for a reason that another attempt may not meet
+  kSourceFailed,
+  kSourceLost,      // its session with us ended, or it lost the sink
+  kSinkTryAgain,    // refused or revoked
+  kSinkFailed,
+  kSinkLost,
+  kEnd,             // cancel, deadline, slow client, shutdown
+};
+inline constexpr int kNumFlowEvents = 16;
+
+enum class FlowAction : uint8_t {
+  kIgnore,
+  kMove,        // only the state changes
+  kAttach,
+  kDeliver,     // the token goes to the client
+  kFinish,      // the token goes to the client and is the last
+  kRetry,
+  kFail,
+  kOdd,
+  kImpossible,
+};
+
+struct Transition {
+  RequestState next;
+  FlowAction action;
+};
+
+Transition Next(RequestState state, FlowEvent event);
+
+std::string_view ToString(RequestState state);
+std::string_view ToString(FlowEvent event);
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_REQUEST_STATE_H_
