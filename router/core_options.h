@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "common/ids.h"
 #include "common/time.h"
+#include "router/request_state.h"
 
 namespace baton::router {
 
@@ -48,6 +50,9 @@ struct CoreOptions {
   size_t max_sinks = 3;
   // Used when the request has no max_tokens; the context may leave less.
   uint32_t default_max_tokens = 512;
+
+  // For tests that count the cells of request_state.h; called before each move.
+  std::function<void(RequestState, FlowEvent)> on_transition;
 
   // INVALID_ARGUMENT naming the option.
   absl::Status Validate() const;

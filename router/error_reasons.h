@@ -1,5 +1,5 @@
-// ErrorInfo.reason of every error the router answers with. Stable: listed in docs/errors.md, which a
-// test compares with this list.
+// ErrorInfo.reason of every error the router answers with. Stable: listed in docs/errors.md, which
+// a test compares with this list.
 #ifndef BATON_ROUTER_ERROR_REASONS_H_
 #define BATON_ROUTER_ERROR_REASONS_H_
 
@@ -26,9 +26,9 @@ inline constexpr const char* kReasonTokenMismatch = "TOKEN_MISMATCH";
 inline constexpr const char* kReasonProtocol = "PROTOCOL";
 
 inline constexpr std::array kErrorReasons = {
-    kReasonInvalidField, kReasonPromptTooLong, kReasonNeverFits,   kReasonUnsupportedField,
-    kReasonUnknownModel, kReasonChatTemplate,  kReasonQueueFull,   kReasonNoRoom,
-    kReasonSlowClient,   kReasonNoWorker,      kReasonWorkerLost,  kReasonShuttingDown,
+    kReasonInvalidField, kReasonPromptTooLong, kReasonNeverFits,    kReasonUnsupportedField,
+    kReasonUnknownModel, kReasonChatTemplate,  kReasonQueueFull,    kReasonNoRoom,
+    kReasonSlowClient,   kReasonNoWorker,      kReasonWorkerLost,   kReasonShuttingDown,
     kReasonDeadline,     kReasonCancelled,     kReasonWorkerFailed, kReasonTokenMismatch,
     kReasonProtocol};
 

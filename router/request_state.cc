@@ -2,7 +2,6 @@
 
 #include <array>
 
-
 namespace baton::router {
 namespace {
 
@@ -29,22 +28,22 @@ constexpr Cell kS = Cell::kStay, kR = Cell::kRetry, kF = Cell::kFail, kO = Cell:
                kN = Cell::kNever, kL = Cell::kLast;
 
 constexpr std::array<Row, kNumFlowEvents> kTable = {{
-    {Cell::kPrefilling, kS, kS, kS},                                     // kSubmittedSplit
-    {Cell::kDecoding, kN, kN, kS},                                       // kSubmittedAlone
-    {kR, kS, kS, kS},                                                    // kSubmitRefused
-    {Cell::kAttach, Cell::kAttach, kO, kO},                              // kStarted
-    {Cell::kHandoff, Cell::kHandoff, kO, kS},                            // kFirstToken
-    {kL, kL, kO, kS},                                                    // kFirstTokenEnds
-    {Cell::kStream, Cell::kStream, Cell::kStream, Cell::kStream},        // kToken
-    {kL, kL, kL, kL},                                                    // kTokenEnds
-    {kR, kR, kO, kO},                                                    // kNoRoom
-    {kR, kR, kR, kS},                                                    // kSourceTryAgain
-    {kF, kF, kF, kS},                                                    // kSourceFailed
-    {kR, kF, kS, kS},                                                    // kSourceLost
-    {kR, kR, kR, kF},                                                    // kSinkTryAgain
-    {kF, kF, kF, kF},                                                    // kSinkFailed
-    {kR, kF, kF, kF},                                                    // kSinkLost
-    {kF, kF, kF, kF},                                                    // kEnd
+    {Cell::kPrefilling, kS, kS, kS},                               // kSubmittedSplit
+    {Cell::kDecoding, kN, kN, kS},                                 // kSubmittedAlone
+    {kR, kS, kS, kS},                                              // kSubmitRefused
+    {Cell::kAttach, Cell::kAttach, kO, kO},                        // kStarted
+    {Cell::kHandoff, Cell::kHandoff, kO, kS},                      // kFirstToken
+    {kL, kL, kO, kS},                                              // kFirstTokenEnds
+    {Cell::kStream, Cell::kStream, Cell::kStream, Cell::kStream},  // kToken
+    {kL, kL, kL, kL},                                              // kTokenEnds
+    {kR, kR, kO, kO},                                              // kNoRoom
+    {kR, kR, kR, kS},                                              // kSourceTryAgain
+    {kF, kF, kF, kS},                                              // kSourceFailed
+    {kR, kF, kS, kS},                                              // kSourceLost
+    {kR, kR, kR, kF},                                              // kSinkTryAgain
+    {kF, kF, kF, kF},                                              // kSinkFailed
+    {kR, kF, kF, kF},                                              // kSinkLost
+    {kF, kF, kF, kF},                                              // kEnd
 }};
 
 Transition Apply(Cell cell, RequestState state) {
@@ -90,10 +89,10 @@ std::string_view ToString(RequestState state) {
 
 std::string_view ToString(FlowEvent event) {
   constexpr std::array<std::string_view, kNumFlowEvents> kNames = {
-      "submitted_split", "submitted_alone",   "submit_refused", "started",
-      "first_token",     "first_token_ends",  "token",          "token_ends",
-      "no_room",         "source_try_again",  "source_failed",  "source_lost",
-      "sink_try_again",  "sink_failed",       "sink_lost",      "end"};
+      "submitted_split", "submitted_alone",  "submit_refused", "started",
+      "first_token",     "first_token_ends", "token",          "token_ends",
+      "no_room",         "source_try_again", "source_failed",  "source_lost",
+      "sink_try_again",  "sink_failed",      "sink_lost",      "end"};
   return kNames[static_cast<size_t>(event)];
 }
 

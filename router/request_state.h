@@ -1,5 +1,5 @@
-// The states of a request at the router and what every event does in each of them: the table below is
-// the code (request_state.cc), request_flow.h carries it out.
+// The states of a request at the router and what every event does in each of them: the table below
+// is the code (request_state.cc), request_flow.h carries it out.
 //
 //                     kQueued        kPrefilling    kHandoff       kDecoding
 //  kSubmittedSplit    Prefilling     ignore         ignore         ignore
@@ -19,10 +19,11 @@
 //  kSinkLost          retry          Failed         Failed         Failed
 //  kEnd               Failed         Failed         Failed         Failed
 //
-// kQueued: no worker has taken the request; an attempt may be on its way, and its events may overtake the
-// answer to Submit. "retry" goes to kQueued with a new attempt number. "odd": a worker broke the protocol;
-// counted, otherwise ignored. "-": impossible, our own order of calls excludes it. After kFinished and
-// kFailed nothing is delivered. A token event is compared with what the client saw before it gets here.
+// kQueued: no worker has taken the request; an attempt may be on its way, and its events may
+// overtake the answer to Submit. "retry" goes to kQueued with a new attempt number. "odd": a worker
+// broke the protocol; counted, otherwise ignored. "-": impossible, our own order of calls excludes
+// it. After kFinished and kFailed nothing is delivered. A token event is compared with what the
+// client saw before it gets here.
 #ifndef BATON_ROUTER_REQUEST_STATE_H_
 #define BATON_ROUTER_REQUEST_STATE_H_
 
@@ -41,12 +42,12 @@ enum class RequestState : uint8_t {
 };
 inline constexpr int kNumRequestStates = 6;
 
-// Of the current attempt only; events of older ones are dropped before. "Sink" is the attached sink, and
-// also the decode worker that runs the request alone.
+// Of the current attempt only; events of older ones are dropped before. "Sink" is the attached
+// sink, and also the decode worker that runs the request alone.
 enum class FlowEvent : uint8_t {
   kSubmittedSplit,
   kSubmittedAlone,
-  kSubmitRefused,   // or no answer
+  kSubmitRefused,  // or no answer
   kStarted,
   kFirstToken,      // from the source
   kFirstTokenEnds,  // the same, with a finish reason
@@ -55,20 +56,20 @@ enum class FlowEvent : uint8_t {
   kNoRoom,
   kSourceTryAgain,  // the source gave up for a reason that another attempt may not meet
   kSourceFailed,
-  kSourceLost,      // its session with us ended, or it lost the sink
-  kSinkTryAgain,    // refused or revoked
+  kSourceLost,    // its session with us ended, or it lost the sink
+  kSinkTryAgain,  // refused or revoked
   kSinkFailed,
   kSinkLost,
-  kEnd,             // cancel, deadline, slow client, shutdown
+  kEnd,  // cancel, deadline, slow client, shutdown
 };
 inline constexpr int kNumFlowEvents = 16;
 
 enum class FlowAction : uint8_t {
   kIgnore,
-  kMove,        // only the state changes
+  kMove,  // only the state changes
   kAttach,
-  kDeliver,     // the token goes to the client
-  kFinish,      // the token goes to the client and is the last
+  kDeliver,  // the token goes to the client
+  kFinish,   // the token goes to the client and is the last
   kRetry,
   kFail,
   kOdd,

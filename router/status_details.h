@@ -18,8 +18,7 @@ absl::Status ErrorWithReason(absl::StatusCode code, std::string_view message,
 
 // INVALID_ARGUMENT with a BadRequest naming the field by its path in the request.
 absl::Status BadField(std::string_view path, std::string_view description);
-absl::Status BadField(std::string_view path, std::string_view description,
-                      std::string_view reason);
+absl::Status BadField(std::string_view path, std::string_view description, std::string_view reason);
 
 // The same status with a RetryInfo.
 absl::Status WithRetryInfo(absl::Status status, Duration delay);

@@ -1,0 +1,28 @@
+// What the router's core counts (docs/metrics.md).
+#ifndef BATON_ROUTER_CORE_METRICS_H_
+#define BATON_ROUTER_CORE_METRICS_H_
+
+#include "common/metrics.h"
+
+namespace baton::router {
+
+struct CoreMetrics {
+  explicit CoreMetrics(MetricsRegistry& registry);
+
+  GaugeFamily& inflight;  // {worker}
+  Gauge running;
+  Gauge waiting;
+  CounterFamily& requests;  // {code}
+  Counter prompt_tokens;
+  Counter generation_tokens;
+  Counter attempts;
+  Counter token_mismatches;
+  Counter odd_events;
+  Histogram time_to_first_token;
+  Histogram inter_token_latency;
+  HistogramFamily& stage_seconds;  // {stage}
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_CORE_METRICS_H_

@@ -1,0 +1,19 @@
+#include "router/core_options.h"
+
+namespace baton::router {
+
+absl::Status CoreOptions::Validate() const {
+  if (epoch.IsZero()) return absl::InvalidArgumentError("epoch: not drawn");
+  if (workers.empty()) return absl::InvalidArgumentError("workers: none given");
+  if (max_queue < 1) return absl::InvalidArgumentError("max_queue: at least 1");
+  if (prompt_window < 1) return absl::InvalidArgumentError("prompt_window: at least 1");
+  if (max_attempts < 1) return absl::InvalidArgumentError("max_attempts: at least 1");
+  if (max_sinks < 1) return absl::InvalidArgumentError("max_sinks: at least 1");
+  if (default_max_tokens < 1) return absl::InvalidArgumentError("default_max_tokens: at least 1");
+  if (heartbeat <= Duration{0} || worker_silence <= heartbeat) {
+    return absl::InvalidArgumentError("worker_silence: must be longer than heartbeat");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton::router

@@ -1,0 +1,392 @@
+#include "router/request_flow.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/mapping/decoder_state.h"
+#include "proto/mapping/ids.h"
+#include "router/error_reasons.h"
+#include "router/status_details.h"
+#include "router/worker_cause.h"
+
+namespace baton::router {
+namespace {
+
+using worker::v1::WorkerEvent;
+
+router::Finish FinishOf(worker::v1::FinishReason reason) {
+  if (reason == worker::v1::FINISH_REASON_STOP) return router::Finish::kStop;
+  if (reason == worker::v1::FINISH_REASON_LENGTH) return router::Finish::kLength;
+  return router::Finish::kNone;
+}
+
+absl::Status ProtocolError(const std::string& what) {
+  return ErrorWithReason(absl::StatusCode::kInternal, what, kReasonProtocol);
+}
+
+}  // namespace
+
+RequestFlow::RequestFlow(uint64_t number, RequestSpec spec,
+                         std::unique_ptr<RequestObserver> observer, const FlowContext& context,
+                         Host& host)
+    : number_(number),
+      spec_(std::move(spec)),
+      observer_(std::move(observer)),
+      context_(context),
+      host_(host) {}
+
+void RequestFlow::Admit() {
+  context_.metrics.prompt_tokens.Increment(static_cast<double>(spec_.prompt.size()));
+  observer_->OnAdmitted();
+  if (!spec_.deadline.has_value()) return;
+  deadline_ = context_.executor.PostAt(*spec_.deadline, [this] {
+    End(ErrorWithReason(absl::StatusCode::kDeadlineExceeded, "the deadline passed",
+                        kReasonDeadline));
+  });
+}
+
+PlacementRequest RequestFlow::placement_request() const {
+  PlacementRequest request;
+  request.prompt_tokens = spec_.prompt.size();
+  request.max_tokens = spec_.stop.max_tokens;
+  request.avoid = avoid_;
+  return request;
+}
+
+void RequestFlow::Submit(const Placement& placement) {
+  Attempt attempt;
+  attempt.number = attempt_.number + 1;
+  attempt.live = true;
+  attempt.source = placement.source;
+  attempt.submitted = context_.executor.Now();
+  for (const size_t sink : placement.sinks) {
+    attempt.sinks.push_back({sink, context_.links[sink]->view().epoch});
+  }
+  const size_t first = placement.source.value_or(placement.sinks[0]);
+  attempt.source_epoch = context_.links[first]->view().epoch;
+  if (!placement.source.has_value()) attempt.sink = first;
+  attempt.prompt = CountLease(*context_.links[first], &WorkerLink::AddPrompt);
+  attempt.stream = CountLease(*context_.links[placement.sinks[0]], &WorkerLink::AddStream);
+  attempt_ = std::move(attempt);
+  context_.metrics.attempts.Increment();
+  context_.links[first]->Submit(
+      MakeSubmit(),
+      [&host = host_, id = attempt_id()](absl::Status status) { host.SubmitAnswered(id, status); });
+}
+
+worker::v1::SubmitRequest RequestFlow::MakeSubmit() const {
+  const Time now = context_.executor.Now();
+  DecoderState state;
+  state.attempt = attempt_id();
+  state.sampling = spec_.sampling;
+  state.stop = spec_.stop;
+  state.prompt = spec_.prompt;
+  state.choices.resize(1);
+  state.age = now - spec_.arrived;
+  if (spec_.deadline.has_value()) state.remaining = *spec_.deadline - now;
+  worker::v1::SubmitRequest request;
+  *request.mutable_state() = proto::ToProto(state);
+  if (!attempt_.source.has_value()) return request;
+  for (const NamedSink& sink : attempt_.sinks) {
+    auto* out = request.add_sinks();
+    out->set_address(context_.links[sink.worker]->view().transfer_address);
+    proto::Set(sink.epoch, *out->mutable_epoch());
+  }
+  return request;
+}
+
+void RequestFlow::OnSubmitAnswer(const absl::Status& status) {
+  if (status.ok()) {
+    attempt_.answered = context_.executor.Now();
+    const bool split = attempt_.source.has_value();
+    Step(split ? FlowEvent::kSubmittedSplit : FlowEvent::kSubmittedAlone, status);
+    return;
+  }
+  if (status.code() == absl::StatusCode::kInvalidArgument ||
+      status.code() == absl::StatusCode::kInternal) {
+    Step(FlowEvent::kSinkFailed,
+         StatusOf(worker::v1::CAUSE_UNSPECIFIED, status.code(), std::string(status.message())));
+    return;
+  }
+  avoid_ = {attempt_.source.value_or(attempt_.sinks[0].worker)};
+  const bool full = status.code() == absl::StatusCode::kResourceExhausted;
+  Step(FlowEvent::kSubmitRefused,
+       ErrorWithReason(full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable,
+                       "no worker took the request: " + std::string(status.message()),
+                       full ? kReasonNoRoom : kReasonNoWorker));
+}
+
+void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
+  const bool from_source = FromSource(worker);
+  if (!from_source && !FromSink(worker)) {
+    // A named sink that is not attached may say Lost before the source says it too.
+    if (!event.has_lost()) context_.metrics.odd_events.Increment();
+    return;
+  }
+  switch (event.event_case()) {
+    case WorkerEvent::kStarted:
+      return OnStarted(worker, event.started());
+    case WorkerEvent::kFirstToken:
+      return OnToken(event.first_token().token(), from_source);
+    case WorkerEvent::kToken:
+      return OnToken(event.token(), from_source);
+    case WorkerEvent::kHandedOff:
+      return OnHandedOff(event.handed_off());
+    case WorkerEvent::kNoRoom:
+      for (const NamedSink& sink : attempt_.sinks) avoid_.insert(sink.worker);
+      Step(FlowEvent::kNoRoom, StatusOf(worker::v1::CAUSE_NO_ROOM, absl::StatusCode::kOk, ""));
+      return;
+    case WorkerEvent::kLost:
+      return OnGivenUp(worker, event.lost().cause(), absl::OkStatus());
+    case WorkerEvent::kFailed:
+      return OnGivenUp(worker, event.failed().cause(),
+                       absl::Status(static_cast<absl::StatusCode>(event.failed().code()),
+                                    event.failed().message()));
+    default:
+      context_.metrics.odd_events.Increment();
+  }
+}
+
+void RequestFlow::OnStarted(size_t worker, const worker::v1::Started& started) {
+  const Epoch epoch = proto::Get(started.sink_epoch());
+  const auto sink = std::find_if(attempt_.sinks.begin(), attempt_.sinks.end(),
+                                 [&epoch](const NamedSink& s) { return s.epoch == epoch; });
+  if (!FromSource(worker) || attempt_.sink.has_value() || sink == attempt_.sinks.end()) {
+    context_.metrics.odd_events.Increment();
+    return;
+  }
+  if (Step(FlowEvent::kStarted, absl::OkStatus()) != FlowAction::kAttach) return;
+  WorkerLink& link = *context_.links[sink->worker];
+  if (!link.view().ready || link.view().epoch != epoch) {
+    Step(FlowEvent::kSinkLost, StatusOf(worker::v1::CAUSE_PEER_LOST, absl::StatusCode::kOk,
+                                        "the decode worker was lost"));
+    return;
+  }
+  attempt_.sink = sink->worker;
+  attempt_.started = context_.executor.Now();
+  attempt_.reserve_wait = std::chrono::nanoseconds(started.reserve_wait_ns());
+  attempt_.stream = CountLease(link, &WorkerLink::AddStream);
+  link.Attach(attempt_id());
+}
+
+void RequestFlow::OnToken(const worker::v1::Token& token, bool from_source) {
+  const absl::StatusOr<bool> fresh = CheckPosition(token);
+  if (!fresh.ok()) {
+    context_.metrics.token_mismatches.Increment();
+    context_.log.Error("worker contradicted what the client saw",
+                       {{"request", attempt_id().ToString()}, {"what", fresh.status().ToString()}});
+    return End(fresh.status());
+  }
+  const bool last = token.finish_reason() != worker::v1::FINISH_REASON_UNSPECIFIED;
+  const FlowEvent event = from_source ? (last ? FlowEvent::kFirstTokenEnds : FlowEvent::kFirstToken)
+                                      : (last ? FlowEvent::kTokenEnds : FlowEvent::kToken);
+  const FlowAction action = Step(event, absl::OkStatus());
+  if (action != FlowAction::kDeliver && action != FlowAction::kFinish) return;
+  attempt_.prompt.Release();
+  if (*fresh) Deliver(token);
+  if (action == FlowAction::kFinish) Finish(absl::OkStatus());
+}
+
+absl::StatusOr<bool> RequestFlow::CheckPosition(const worker::v1::Token& token) const {
+  const uint64_t prompt = spec_.prompt.size();
+  const uint64_t next = prompt + delivered_.size();
+  if (token.choice() != 0) return ProtocolError("a token of a choice that does not exist");
+  if (token.position() < prompt || token.position() > next) {
+    return ProtocolError("a token at position " + std::to_string(token.position()) +
+                         " where the next one is " + std::to_string(next));
+  }
+  const bool last = token.finish_reason() != worker::v1::FINISH_REASON_UNSPECIFIED;
+  if (token.position() == next) {
+    if (token.visible_bytes() < visible_bytes_) return ProtocolError("visible bytes fell");
+    if (delivered_.size() >= spec_.stop.max_tokens) return ProtocolError("more than max_tokens");
+    return true;
+  }
+  // The client knows this position as one that did not end its choice.
+  if (delivered_[token.position() - prompt] != token.token() || last) {
+    return ErrorWithReason(
+        absl::StatusCode::kInternal,
+        "a repeated token differs at position " + std::to_string(token.position()),
+        kReasonTokenMismatch);
+  }
+  return false;
+}
+
+void RequestFlow::Deliver(const worker::v1::Token& token) {
+  const Time now = context_.executor.Now();
+  if (delivered_.empty()) {
+    NoteFirstToken(now);
+  } else {
+    const Duration gap = now - last_token_;
+    context_.metrics.inter_token_latency.Observe(ToSeconds(gap));
+    if (delivered_.size() == 1 && attempt_.source.has_value()) {
+      summary_.timings.first_decode_step = gap;
+    }
+  }
+  last_token_ = now;
+  delivered_.push_back(token.token());
+  visible_bytes_ = token.visible_bytes();
+  context_.metrics.generation_tokens.Increment();
+  TokenEvent event;
+  event.choice = token.choice();
+  event.position = token.position();
+  event.token = token.token();
+  event.visible_bytes = token.visible_bytes();
+  event.finish = FinishOf(token.finish_reason());
+  observer_->OnToken(event);
+}
+
+// The parts add up to the whole: what no report names is time in the worker's queue.
+void RequestFlow::NoteFirstToken(Time now) {
+  RequestTimings& t = summary_.timings;
+  t.time_to_first_token = now - spec_.arrived;
+  const Time answered = attempt_.answered.value_or(attempt_.submitted);
+  const Time started = std::max(attempt_.started.value_or(answered), answered);
+  t.route = answered - attempt_.submitted;
+  t.reserve_wait = std::min(attempt_.reserve_wait, started - answered);
+  t.prefill = now - started;
+  t.queue = t.time_to_first_token - t.route - t.reserve_wait - t.prefill;
+  context_.metrics.time_to_first_token.Observe(ToSeconds(t.time_to_first_token));
+}
+
+void RequestFlow::OnHandedOff(const worker::v1::HandedOff& handed_off) {
+  summary_.timings.handoff = std::chrono::nanoseconds(handed_off.handoff_ns());
+  host_.LearnKvBytes(static_cast<double>(handed_off.bytes()) /
+                     static_cast<double>(spec_.prompt.size()));
+}
+
+void RequestFlow::OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::Status& status) {
+  const bool source = FromSource(worker);
+  const absl::Status why = StatusOf(cause, status.code(), std::string(status.message()));
+  switch (Classify(cause, status.code())) {
+    case GiveUp::kTryAgain:
+      avoid_ = {attempt_.sink.value_or(worker)};
+      Step(source ? FlowEvent::kSourceTryAgain : FlowEvent::kSinkTryAgain, why);
+      return;
+    case GiveUp::kLost:
+      Step(source ? FlowEvent::kSourceLost : FlowEvent::kSinkLost, why);
+      return;
+    case GiveUp::kFailed:
+      Step(source ? FlowEvent::kSourceFailed : FlowEvent::kSinkFailed, why);
+      return;
+  }
+}
+
+void RequestFlow::OnWorkerLost(size_t worker, const absl::Status& why) {
+  if (ended() || !attempt_.live) return;
+  const absl::Status status = ErrorWithReason(
+      absl::StatusCode::kUnavailable,
+      "worker " + context_.links[worker]->view().name + " was lost: " + std::string(why.message()),
+      kReasonWorkerLost);
+  if (FromSource(worker)) {
+    avoid_ = {worker};
+    Step(FlowEvent::kSourceLost, status);
+  } else if (FromSink(worker)) {
+    avoid_ = {worker};
+    Step(FlowEvent::kSinkLost, status);
+  }
+}
+
+void RequestFlow::End(const absl::Status& why) { Step(FlowEvent::kEnd, why); }
+
+FlowAction RequestFlow::Step(FlowEvent event, const absl::Status& why) {
+  const Transition transition = Next(state_, event);
+  if (context_.options.on_transition) context_.options.on_transition(state_, event);
+  // The last token is delivered before the end is told, by OnToken.
+  state_ = transition.next;
+  switch (transition.action) {
+    case FlowAction::kRetry:
+      Retry(why);
+      break;
+    case FlowAction::kFail:
+      Finish(why);
+      break;
+    case FlowAction::kOdd:
+      context_.metrics.odd_events.Increment();
+      break;
+    default:
+      break;
+  }
+  return transition.action;
+}
+
+void RequestFlow::Retry(const absl::Status& why) {
+  CancelAttempt();
+  if (attempt_.number >= context_.options.max_attempts) {
+    state_ = RequestState::kFailed;
+    return Finish(WithRetryInfo(why, context_.options.retry_max));
+  }
+  const uint32_t doublings = std::min<uint32_t>(attempt_.number - 1, 10);
+  const Duration pause =
+      std::min(context_.options.retry_min * (1 << doublings), context_.options.retry_max);
+  context_.log.Info("placing again", {{"request", attempt_id().ToString()},
+                                      {"id", spec_.request_id},
+                                      {"why", std::string(why.message())}});
+  host_.Requeue(*this, context_.executor.Now() + pause);
+}
+
+void RequestFlow::CancelAttempt() {
+  if (!attempt_.live) return;
+  attempt_.live = false;
+  attempt_.prompt.Release();
+  attempt_.stream.Release();
+  const auto cancel = [this](size_t worker, const Epoch& epoch) {
+    WorkerLink& link = *context_.links[worker];
+    if (link.view().epoch == epoch) link.Cancel(attempt_id());
+  };
+  if (attempt_.source.has_value()) cancel(*attempt_.source, attempt_.source_epoch);
+  for (const NamedSink& sink : attempt_.sinks) cancel(sink.worker, sink.epoch);
+}
+
+void RequestFlow::Finish(const absl::Status& status) {
+  deadline_.Cancel();
+  summary_.completion_tokens = static_cast<uint32_t>(delivered_.size());
+  RequestTimings& t = summary_.timings;
+  t.total = context_.executor.Now() - spec_.arrived;
+  t.first_decode_step = std::max(t.first_decode_step - t.handoff, Duration{0});
+  if (attempt_.source.has_value()) {
+    summary_.prefill_worker = context_.links[*attempt_.source]->view().name;
+  }
+  if (attempt_.sink.has_value() && (!attempt_.source.has_value() || delivered_.size() > 1)) {
+    summary_.decode_worker = context_.links[*attempt_.sink]->view().name;
+  }
+  if (status.ok()) {
+    // Whoever sampled the last token has let go of everything.
+    attempt_.live = false;
+    attempt_.prompt.Release();
+    attempt_.stream.Release();
+  } else {
+    CancelAttempt();
+  }
+  Account(status);
+  std::exchange(observer_, nullptr)->OnFinished(status, summary_);
+  host_.Ended(*this);
+}
+
+void RequestFlow::Account(const absl::Status& status) const {
+  CoreMetrics& metrics = context_.metrics;
+  metrics.requests.With({absl::StatusCodeToString(status.code())}).Increment();
+  const RequestTimings& t = summary_.timings;
+  context_.log.Info("request ended", {{"request", attempt_id().ToString()},
+                                      {"id", spec_.request_id},
+                                      {"code", absl::StatusCodeToString(status.code())},
+                                      {"reason", ReasonOf(status)},
+                                      {"prompt_tokens", spec_.prompt.size()},
+                                      {"tokens", delivered_.size()},
+                                      {"prefill", summary_.prefill_worker},
+                                      {"decode", summary_.decode_worker},
+                                      {"ttft_s", ToSeconds(t.time_to_first_token)},
+                                      {"total_s", ToSeconds(t.total)}});
+  if (!status.ok()) return;
+  const auto stage = [&metrics](const char* name, Duration time) {
+    metrics.stage_seconds.With({name}).Observe(ToSeconds(time));
+  };
+  stage("queue", t.queue);
+  stage("route", t.route);
+  stage("reserve_wait", t.reserve_wait);
+  stage("prefill", t.prefill);
+  if (!attempt_.source.has_value()) return;
+  stage("handoff", t.handoff);
+  stage("first_decode_step", t.first_decode_step);
+}
+
+}  // namespace baton::router

@@ -1,0 +1,158 @@
+// One request from admission to its only end: carries out the table of request_state.h.
+#ifndef BATON_ROUTER_REQUEST_FLOW_H_
+#define BATON_ROUTER_REQUEST_FLOW_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "baton/worker/v1/worker.pb.h"
+#include "common/executor.h"
+#include "common/ids.h"
+#include "common/log.h"
+#include "router/core_metrics.h"
+#include "router/core_options.h"
+#include "router/placement.h"
+#include "router/request.h"
+#include "router/request_state.h"
+#include "router/worker_link.h"
+
+namespace baton::router {
+
+// Adds one to a worker's count of prompts or streams while it lives. Move-only.
+class CountLease {
+ public:
+  using Add = void (WorkerLink::*)(int);
+  CountLease() = default;
+  CountLease(WorkerLink& link, Add add) : link_(&link), add_(add) { (link_->*add_)(1); }
+  CountLease(CountLease&& other) noexcept { *this = std::move(other); }
+  CountLease& operator=(CountLease&& other) noexcept {
+    Release();
+    link_ = std::exchange(other.link_, nullptr);
+    add_ = other.add_;
+    return *this;
+  }
+  ~CountLease() { Release(); }
+  void Release() {
+    if (link_ != nullptr) (std::exchange(link_, nullptr)->*add_)(-1);
+  }
+
+ private:
+  WorkerLink* link_ = nullptr;
+  Add add_ = nullptr;
+};
+
+// What a flow needs around it. Everything outlives the flows.
+struct FlowContext {
+  const CoreOptions& options;
+  Executor& executor;
+  CoreMetrics& metrics;
+  const Logger& log;
+  const std::vector<std::unique_ptr<WorkerLink>>& links;
+};
+
+// Owner thread: the executor's. Invariants: `delivered` is exactly what the observer saw, in order;
+// OnFinished is called once; after it no worker holds anything of the request that has not been
+// told to let go of it.
+class RequestFlow {
+ public:
+  class Host {
+   public:
+    virtual ~Host() = default;
+    // Place it again, not before `when`.
+    virtual void Requeue(RequestFlow& flow, Time when) = 0;
+    // The observer has been told; destroy the flow in a later task.
+    virtual void Ended(RequestFlow& flow) = 0;
+    // The worker answered Submit; the flow may have ended meanwhile.
+    virtual void SubmitAnswered(const AttemptId& attempt, const absl::Status& status) = 0;
+    virtual void LearnKvBytes(double bytes_per_token) = 0;
+  };
+
+  RequestFlow(uint64_t number, RequestSpec spec, std::unique_ptr<RequestObserver> observer,
+              const FlowContext& context, Host& host);
+
+  uint64_t number() const { return number_; }
+  RequestState state() const { return state_; }
+  bool ended() const {
+    return state_ == RequestState::kFinished || state_ == RequestState::kFailed;
+  }
+  // False between two attempts.
+  bool attempt_live() const { return attempt_.live; }
+  AttemptId attempt_id() const { return {context_.options.epoch, number_, attempt_.number}; }
+
+  // Once: starts the deadline and tells the observer.
+  void Admit();
+  PlacementRequest placement_request() const;
+  // A new attempt. In kQueued only.
+  void Submit(const Placement& placement);
+  // Answer and events of the current, live attempt.
+  void OnSubmitAnswer(const absl::Status& status);
+  void OnWorkerEvent(size_t worker, const worker::v1::WorkerEvent& event);
+  void OnWorkerLost(size_t worker, const absl::Status& why);
+  // Any end that is not a worker's word.
+  void End(const absl::Status& why);
+
+ private:
+  struct NamedSink {
+    size_t worker;
+    Epoch epoch;
+  };
+  struct Attempt {
+    uint32_t number = 0;
+    bool live = false;
+    std::optional<size_t> source;  // absent: alone
+    Epoch source_epoch;
+    std::vector<NamedSink> sinks;  // alone: the one worker
+    std::optional<size_t> sink;    // attached, or alone
+    Time submitted;
+    std::optional<Time> answered;
+    std::optional<Time> started;
+    Duration reserve_wait{0};
+    CountLease prompt;
+    CountLease stream;
+  };
+
+  worker::v1::SubmitRequest MakeSubmit() const;
+  void OnStarted(size_t worker, const worker::v1::Started& started);
+  void OnToken(const worker::v1::Token& token, bool from_source);
+  void OnHandedOff(const worker::v1::HandedOff& handed_off);
+  void OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::Status& status);
+
+  // Looks the cell up and moves; retries and fails when the cell says so.
+  FlowAction Step(FlowEvent event, const absl::Status& why);
+  // Whether the position is new. Not OK: it contradicts what the client saw.
+  absl::StatusOr<bool> CheckPosition(const worker::v1::Token& token) const;
+  void Deliver(const worker::v1::Token& token);
+  void Retry(const absl::Status& why);
+  // Tells every worker of the attempt to let go.
+  void CancelAttempt();
+  void Finish(const absl::Status& status);
+  void NoteFirstToken(Time now);
+  void Account(const absl::Status& status) const;
+  bool FromSource(size_t worker) const { return attempt_.source == worker; }
+  bool FromSink(size_t worker) const { return attempt_.sink == worker; }
+
+  const uint64_t number_;
+  RequestSpec spec_;
+  std::unique_ptr<RequestObserver> observer_;
+  const FlowContext& context_;
+  Host& host_;
+
+  RequestState state_ = RequestState::kQueued;
+  Attempt attempt_;
+  std::set<size_t> avoid_;
+  std::vector<TokenId> delivered_;  // next_position = prompt length + size
+  uint64_t visible_bytes_ = 0;
+  Time last_token_;
+  RequestSummary summary_;
+  TimerHandle deadline_;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_REQUEST_FLOW_H_

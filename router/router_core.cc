@@ -1,0 +1,310 @@
+#include "router/router_core.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "common/metrics.h"
+#include "proto/mapping/ids.h"
+#include "router/core_metrics.h"
+#include "router/error_reasons.h"
+#include "router/placement.h"
+#include "router/request_flow.h"
+#include "router/status_details.h"
+#include "router/worker_link.h"
+
+namespace baton::router {
+namespace {
+
+using worker::v1::WorkerEvent;
+
+const state::v1::AttemptId* AttemptOf(const WorkerEvent& event) {
+  switch (event.event_case()) {
+    case WorkerEvent::kStarted:
+      return &event.started().attempt();
+    case WorkerEvent::kFirstToken:
+      return &event.first_token().token().attempt();
+    case WorkerEvent::kToken:
+      return &event.token().attempt();
+    case WorkerEvent::kHandedOff:
+      return &event.handed_off().attempt();
+    case WorkerEvent::kNoRoom:
+      return &event.no_room().attempt();
+    case WorkerEvent::kLost:
+      return &event.lost().attempt();
+    case WorkerEvent::kFailed:
+      return &event.failed().attempt();
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
+ public:
+  Impl(CoreOptions options, Executor& executor, const WorkerClientFactory& connect,
+       MetricsRegistry& metrics, const Logger& log)
+      : options_(std::move(options)),
+        executor_(executor),
+        metrics_(metrics),
+        log_(log),
+        context_{options_, executor_, metrics_, log_, links_} {
+    for (const WorkerAddress& worker : options_.workers) {
+      links_.push_back(std::make_unique<WorkerLink>(links_.size(), options_, worker.address,
+                                                    connect(worker.address), executor_, *this,
+                                                    log_));
+    }
+    for (const auto& link : links_) views_.push_back(&link->view());
+  }
+
+  ~Impl() override {
+    // The counts of the flows' leases live in the links.
+    flows_.clear();
+  }
+
+  void Start() {
+    for (const auto& link : links_) link->Start();
+  }
+
+  uint64_t Generate(RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
+    const uint64_t number = ++last_number_;
+    Post([this, number, spec = std::move(spec),
+          observer = std::make_shared<std::unique_ptr<RequestObserver>>(std::move(observer))] {
+      Admit(number, spec, std::move(*observer));
+    });
+    return number;
+  }
+
+  void Cancel(uint64_t request, absl::Status why) {
+    Post([this, request, why = std::move(why)] {
+      const auto flow = flows_.find(request);
+      if (flow != flows_.end()) flow->second->End(why);
+    });
+  }
+
+  uint32_t ContextLength() const {
+    uint32_t longest = 0;
+    for (const WorkerView* view : views_) {
+      if (view->ready && !view->draining && !view->prefill) {
+        longest = std::max(longest, view->context_length);
+      }
+    }
+    return longest;
+  }
+
+  size_t live_requests() const { return live_; }
+  size_t waiting_requests() const { return waiting_.size() + pausing_.size(); }
+
+ private:
+  // Runs later, unless the core is gone by then.
+  void Post(std::function<void()> task) {
+    executor_.Post([alive = std::weak_ptr<int>(alive_), task = std::move(task)] {
+      if (!alive.expired()) task();
+    });
+  }
+
+  void Admit(uint64_t number, RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
+    const absl::Status status = Check(spec);
+    auto owned = std::make_unique<RequestFlow>(number, std::move(spec), std::move(observer),
+                                               context_, *this);
+    RequestFlow& flow = *owned;
+    flows_.emplace(number, std::move(owned));
+    ++live_;
+    if (!status.ok()) return flow.End(status);
+    flow.Admit();
+    if (flow.ended()) return;
+    waiting_.insert(number);
+    Dispatch();
+  }
+
+  // Refuses what can never run, then what cannot now; caps max_tokens.
+  absl::Status Check(RequestSpec& spec) const {
+    const uint32_t context = ContextLength();
+    if (context == 0) return NoWorker();
+    if (spec.prompt.empty()) return BadField("generation.prompt", "must not be empty");
+    if (spec.prompt.size() >= context) {
+      return BadField("generation.prompt",
+                      "has " + std::to_string(spec.prompt.size()) +
+                          " tokens; must be shorter than the context of " + std::to_string(context),
+                      kReasonPromptTooLong);
+    }
+    const uint32_t wanted =
+        spec.stop.max_tokens > 0 ? spec.stop.max_tokens : options_.default_max_tokens;
+    spec.stop.max_tokens =
+        std::min<uint32_t>(wanted, context - static_cast<uint32_t>(spec.prompt.size()));
+    PlacementRequest request;
+    request.prompt_tokens = spec.prompt.size();
+    request.max_tokens = spec.stop.max_tokens;
+    const Placement placement = Place(views_, request, PlacementOptionsNow());
+    if (placement.verdict == PlacementVerdict::kNeverFits) return NeverFits(placement);
+    if (placement.verdict == PlacementVerdict::kNoWorker) return NoWorker();
+    if (waiting_.size() >= options_.max_queue) {
+      return WithRetryInfo(
+          ErrorWithReason(absl::StatusCode::kResourceExhausted,
+                          "the queue is full: " + std::to_string(options_.max_queue) +
+                              " requests wait (max_queue)",
+                          kReasonQueueFull),
+          options_.retry_max);
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status NoWorker() {
+    return ErrorWithReason(absl::StatusCode::kUnavailable, "no worker can serve now",
+                           kReasonNoWorker);
+  }
+
+  static absl::Status NeverFits(const Placement& placement) {
+    return BadField("generation.stop.max_tokens",
+                    "prompt and max_tokens need " + std::to_string(placement.needed_blocks) +
+                        " KV blocks; the largest worker has " +
+                        std::to_string(placement.largest_pool),
+                    kReasonNeverFits);
+  }
+
+  PlacementOptions PlacementOptionsNow() const {
+    PlacementOptions options;
+    options.max_sinks = options_.max_sinks;
+    options.prompt_window = static_cast<uint32_t>(options_.prompt_window);
+    options.kv_bytes_per_token = kv_bytes_per_token_;
+    return options;
+  }
+
+  void ScheduleDispatch() {
+    if (waiting_.empty() || dispatch_scheduled_) return;
+    dispatch_scheduled_ = true;
+    Post([this] {
+      dispatch_scheduled_ = false;
+      Dispatch();
+    });
+  }
+
+  // Oldest first; stops at the first that has to wait, so that nobody is overtaken for ever.
+  void Dispatch() {
+    while (!waiting_.empty()) {
+      RequestFlow& flow = *flows_.at(*waiting_.begin());
+      const Placement placement = Place(views_, flow.placement_request(), PlacementOptionsNow());
+      if (placement.verdict == PlacementVerdict::kWait) break;
+      waiting_.erase(waiting_.begin());
+      if (placement.verdict == PlacementVerdict::kPlaced) {
+        flow.Submit(placement);
+      } else {
+        flow.End(placement.verdict == PlacementVerdict::kNeverFits ? NeverFits(placement)
+                                                                   : NoWorker());
+      }
+    }
+    UpdateGauges();
+  }
+
+  void UpdateGauges() {
+    const size_t waiting = waiting_requests();
+    metrics_.waiting.Set(static_cast<double>(waiting));
+    metrics_.running.Set(static_cast<double>(live_ - waiting));
+  }
+
+  // RequestFlow::Host
+  void Requeue(RequestFlow& flow, Time when) override {
+    const uint64_t number = flow.number();
+    pausing_[number] = executor_.PostAt(when, [this, number] {
+      pausing_.erase(number);
+      waiting_.insert(number);
+      Dispatch();
+    });
+    UpdateGauges();
+  }
+
+  void Ended(RequestFlow& flow) override {
+    waiting_.erase(flow.number());
+    pausing_.erase(flow.number());
+    --live_;
+    UpdateGauges();
+    Post([this, number = flow.number()] { flows_.erase(number); });
+    ScheduleDispatch();
+  }
+
+  void SubmitAnswered(const AttemptId& attempt, const absl::Status& status) override {
+    RequestFlow* flow = FindLive(attempt);
+    if (flow != nullptr) flow->OnSubmitAnswer(status);
+  }
+
+  void LearnKvBytes(double bytes_per_token) override { kv_bytes_per_token_ = bytes_per_token; }
+
+  // WorkerLink::Observer
+  void OnWorkerReady(size_t /*worker*/) override { ScheduleDispatch(); }
+  void OnWorkerTurn(size_t /*worker*/) override { ScheduleDispatch(); }
+
+  void OnWorkerCounts(size_t worker) override {
+    const WorkerView& view = *views_[worker];
+    metrics_.inflight.With({view.name}).Set(std::max(view.prompts_in_flight, view.streams));
+  }
+
+  void OnWorkerEvent(size_t worker, const WorkerEvent& event) override {
+    const state::v1::AttemptId* attempt = AttemptOf(event);
+    if (attempt == nullptr) return;
+    const AttemptId id = proto::Get(*attempt);
+    RequestFlow* flow = FindLive(id);
+    if (flow != nullptr) return flow->OnWorkerEvent(worker, event);
+    AnswerLate(worker, id, event);
+  }
+
+  RequestFlow* FindLive(const AttemptId& id) {
+    const auto found = flows_.find(id.request);
+    if (found == flows_.end()) return nullptr;
+    RequestFlow& flow = *found->second;
+    return !flow.ended() && flow.attempt_live() && flow.attempt_id() == id ? &flow : nullptr;
+  }
+
+  // A worker that works for an attempt that has ended is told so.
+  void AnswerLate(size_t worker, const AttemptId& id, const WorkerEvent& event) {
+    if (!event.has_started() && !event.has_first_token()) return;
+    links_[worker]->Cancel(id);
+    if (!event.has_started()) return;
+    const Epoch sink = proto::Get(event.started().sink_epoch());
+    for (const auto& link : links_) {
+      if (link->view().ready && link->view().epoch == sink) link->Cancel(id);
+    }
+  }
+
+  void OnWorkerLost(size_t worker, const absl::Status& why) override {
+    for (const auto& [number, flow] : flows_) flow->OnWorkerLost(worker, why);
+    ScheduleDispatch();
+  }
+
+  const CoreOptions options_;
+  Executor& executor_;
+  CoreMetrics metrics_;
+  const Logger& log_;
+  const FlowContext context_;
+
+  std::vector<std::unique_ptr<WorkerLink>> links_;
+  std::vector<const WorkerView*> views_;
+  std::map<uint64_t, std::unique_ptr<RequestFlow>> flows_;
+  std::set<uint64_t> waiting_;  // by number, which is by age
+  std::map<uint64_t, TimerHandle> pausing_;
+  size_t live_ = 0;  // flows that have not ended
+  uint64_t last_number_ = 0;
+  double kv_bytes_per_token_ = 0;
+  bool dispatch_scheduled_ = false;
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+};
+
+RouterCore::RouterCore(CoreOptions options, Executor& executor, const WorkerClientFactory& connect,
+                       MetricsRegistry& metrics, const Logger& log)
+    : impl_(std::make_unique<Impl>(std::move(options), executor, connect, metrics, log)) {}
+RouterCore::~RouterCore() = default;
+
+void RouterCore::Start() { impl_->Start(); }
+uint64_t RouterCore::Generate(RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
+  return impl_->Generate(std::move(spec), std::move(observer));
+}
+void RouterCore::Cancel(uint64_t request, absl::Status why) {
+  impl_->Cancel(request, std::move(why));
+}
+uint32_t RouterCore::ContextLength() const { return impl_->ContextLength(); }
+bool RouterCore::CanServe() const { return impl_->ContextLength() > 0; }
+size_t RouterCore::live_requests() const { return impl_->live_requests(); }
+size_t RouterCore::waiting_requests() const { return impl_->waiting_requests(); }
+
+}  // namespace baton::router

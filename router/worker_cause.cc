@@ -1,0 +1,59 @@
+#include "router/worker_cause.h"
+
+#include "router/error_reasons.h"
+#include "router/status_details.h"
+
+namespace baton::router {
+
+using worker::v1::Cause;
+
+GiveUp Classify(Cause cause, absl::StatusCode code) {
+  switch (cause) {
+    case worker::v1::CAUSE_NO_ROOM:
+    case worker::v1::CAUSE_FINGERPRINT_MISMATCH:
+    case worker::v1::CAUSE_CHECKSUM_MISMATCH:
+    case worker::v1::CAUSE_MISSING_PIECE:
+    case worker::v1::CAUSE_DRAINING:
+    case worker::v1::CAUSE_NO_SESSION:
+    case worker::v1::CAUSE_RELEASED:
+    case worker::v1::CAUSE_TOMBSTONE:
+      return GiveUp::kTryAgain;
+    case worker::v1::CAUSE_PEER_LOST:
+    case worker::v1::CAUSE_LEASE_EXPIRED:
+    case worker::v1::CAUSE_STALE_EPOCH:
+      return GiveUp::kLost;
+    case worker::v1::CAUSE_UNSPECIFIED:
+      return code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kResourceExhausted
+                 ? GiveUp::kTryAgain
+                 : GiveUp::kFailed;
+    default:
+      return GiveUp::kFailed;
+  }
+}
+
+absl::Status StatusOf(Cause cause, absl::StatusCode code, const std::string& message) {
+  const std::string name = worker::v1::Cause_IsValid(cause) ? worker::v1::Cause_Name(cause) : "?";
+  const std::string text = message.empty() ? "the worker gave the request up: " + name : message;
+  switch (Classify(cause, code)) {
+    case GiveUp::kTryAgain:
+      return cause == worker::v1::CAUSE_NO_ROOM || code == absl::StatusCode::kResourceExhausted
+                 ? ErrorWithReason(absl::StatusCode::kResourceExhausted, text, kReasonNoRoom)
+                 : ErrorWithReason(absl::StatusCode::kUnavailable, text, kReasonWorkerFailed);
+    case GiveUp::kLost:
+      return ErrorWithReason(absl::StatusCode::kUnavailable, text, kReasonWorkerLost);
+    case GiveUp::kFailed:
+      break;
+  }
+  if (cause == worker::v1::CAUSE_DEADLINE) {
+    return ErrorWithReason(absl::StatusCode::kDeadlineExceeded, text, kReasonDeadline);
+  }
+  if (cause == worker::v1::CAUSE_CANCELLED) {
+    return ErrorWithReason(absl::StatusCode::kCancelled, text, kReasonCancelled);
+  }
+  if (code == absl::StatusCode::kOk || code == absl::StatusCode::kUnknown) {
+    code = absl::StatusCode::kInternal;
+  }
+  return ErrorWithReason(code, text, kReasonWorkerFailed);
+}
+
+}  // namespace baton::router

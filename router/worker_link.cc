@@ -1,0 +1,198 @@
+#include "router/worker_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "proto/mapping/ids.h"
+
+namespace baton::router {
+
+using worker::v1::SessionRequest;
+using worker::v1::WorkerEvent;
+
+WorkerLink::WorkerLink(size_t index, const CoreOptions& options, std::string address,
+                       std::unique_ptr<WorkerClient> client, Executor& executor, Observer& observer,
+                       const Logger& log)
+    : index_(index),
+      options_(options),
+      address_(std::move(address)),
+      client_(std::move(client)),
+      executor_(executor),
+      observer_(observer),
+      log_(log),
+      backoff_(options.reconnect_min) {}
+
+WorkerLink::~WorkerLink() {
+  if (session_ != nullptr) session_->Close(absl::OkStatus());
+}
+
+void WorkerLink::Open() {
+  session_ = client_->OpenSession(*this);
+  last_heard_ = executor_.Now();
+  SessionRequest request;
+  auto* hello = request.mutable_hello();
+  proto::Set(options_.epoch, *hello->mutable_router_epoch());
+  hello->set_session_number(++session_number_);
+  hello->set_protocol_version(kWorkerProtocolVersion);
+  session_->Send(std::move(request));
+  beat_timer_ = executor_.PostAfter(options_.heartbeat, [this] { Beat(); });
+}
+
+void WorkerLink::ScheduleOpen() {
+  open_timer_ = executor_.PostAfter(backoff_, [this] { Open(); });
+  backoff_ = std::min(backoff_ * 2, options_.reconnect_max);
+}
+
+void WorkerLink::Beat() {
+  if (executor_.Now() - last_heard_ >= options_.worker_silence) {
+    return Lose(absl::UnavailableError("silent for too long"));
+  }
+  SessionRequest request;
+  request.mutable_heartbeat();
+  session_->Send(std::move(request));
+  // Looks again when the silence would be complete, not a heartbeat later.
+  const Time silent_at = last_heard_ + options_.worker_silence;
+  beat_timer_ = executor_.PostAt(std::min(executor_.Now() + options_.heartbeat, silent_at),
+                                 [this] { Beat(); });
+}
+
+void WorkerLink::OnMessage(worker::v1::SessionResponse message) {
+  if (session_ == nullptr) return;
+  last_heard_ = executor_.Now();
+  for (const WorkerEvent& event : message.events()) {
+    if (session_ == nullptr) return;
+    if (event.has_hello()) {
+      const absl::Status status = TakeHello(event.hello());
+      if (!status.ok()) return Refuse(status);
+      observer_.OnWorkerReady(index_);
+    } else if (!view_.ready) {
+      return Refuse(absl::FailedPreconditionError("the worker spoke before its hello"));
+    } else if (event.has_load()) {
+      TakeLoad(event.load());
+    } else {
+      observer_.OnWorkerEvent(index_, event);
+    }
+  }
+  if (session_ != nullptr) observer_.OnWorkerTurn(index_);
+}
+
+void WorkerLink::OnClosed(absl::Status status) {
+  if (session_ != nullptr) Lose(absl::UnavailableError("session ended: " + status.ToString()));
+}
+
+void WorkerLink::Lose(const absl::Status& why) {
+  const bool was_ready = std::exchange(view_.ready, false);
+  DropSession(why);
+  if (was_ready || !failure_logged_) {
+    log_.Warning(was_ready ? "worker lost" : "worker not reachable",
+                 {{"address", address_}, {"worker", view_.name}, {"why", why.ToString()}});
+  }
+  failure_logged_ = true;
+  ScheduleOpen();
+  if (was_ready) observer_.OnWorkerLost(index_, why);
+}
+
+void WorkerLink::Refuse(const absl::Status& why) {
+  log_.Error("worker refused", {{"address", address_}, {"why", why.ToString()}});
+  failure_logged_ = true;
+  backoff_ = options_.reconnect_max;
+  Lose(why);
+}
+
+void WorkerLink::DropSession(const absl::Status& why) {
+  beat_timer_.Cancel();
+  later_.clear();
+  session_->Close(why);
+  executor_.Post([old = std::shared_ptr<WorkerSession>(std::move(session_))] {});
+}
+
+absl::Status WorkerLink::TakeHello(const worker::v1::WorkerHello& hello) {
+  if (view_.ready) return absl::FailedPreconditionError("a second hello");
+  if (hello.protocol_version() != kWorkerProtocolVersion ||
+      hello.session_number() != session_number_) {
+    return absl::FailedPreconditionError("protocol version or session number differs");
+  }
+  const Digest vocab_hash = proto::Get(hello.vocab_hash());
+  if (options_.vocab_hash.has_value() && vocab_hash != *options_.vocab_hash) {
+    return absl::FailedPreconditionError("its vocabulary is not the router's");
+  }
+  if (hello.block_size() == 0 || hello.pool_blocks().empty() || hello.context_length() == 0) {
+    return absl::FailedPreconditionError("its hello names no pool or no context");
+  }
+  WorkerView view;
+  view.ready = true;
+  view.draining = hello.draining();
+  view.prefill = hello.role() == worker::v1::ROLE_PREFILL;
+  view.epoch = proto::Get(hello.worker_epoch());
+  view.name = hello.name().empty() ? address_ : hello.name();
+  view.model = hello.model();
+  view.numerics_id = proto::Get(hello.numerics_id());
+  view.layout_fp = proto::Get(hello.layout_fp());
+  view.block_size = hello.block_size();
+  view.pool_blocks.assign(hello.pool_blocks().begin(), hello.pool_blocks().end());
+  view.free_blocks = view.pool_blocks;
+  view.context_length = hello.context_length();
+  view.transfer_address = hello.transfer_address();
+  view.prompts_in_flight = view_.prompts_in_flight;
+  view.streams = view_.streams;
+  view_ = std::move(view);
+  backoff_ = options_.reconnect_min;
+  failure_logged_ = false;
+  reported_prefill_tokens_ = 0;
+  log_.Info("worker ready", {{"address", address_},
+                             {"worker", view_.name},
+                             {"epoch", view_.epoch.ToString()},
+                             {"role", view_.prefill ? "prefill" : "decode"},
+                             {"blocks", view_.pool_blocks[0]}});
+  return absl::OkStatus();
+}
+
+void WorkerLink::TakeLoad(const worker::v1::WorkerLoad& load) {
+  while (!later_.empty() && later_.front().number <= load.last_submit_number()) {
+    later_.pop_front();
+  }
+  view_.queued_prefill_tokens = load.queued_prefill_tokens();
+  for (const LaterSubmit& submit : later_) view_.queued_prefill_tokens += submit.prompt_tokens;
+  view_.running = load.running();
+  view_.free_blocks.assign(load.free_blocks().begin(), load.free_blocks().end());
+  view_.prefill_tokens_per_second = load.prefill_tokens_per_second();
+  view_.decode_step_seconds = load.decode_step_seconds();
+  view_.transfer_bytes_per_second = load.transfer_bytes_per_second();
+  view_.draining = load.draining();
+}
+
+void WorkerLink::Submit(worker::v1::SubmitRequest request, std::function<void(absl::Status)> done) {
+  const uint64_t prompt_tokens = static_cast<uint64_t>(request.state().prompt_size());
+  request.set_session_number(session_number_);
+  request.set_submit_number(++submit_number_);
+  proto::Set(view_.epoch, *request.mutable_worker_epoch());
+  later_.push_back({submit_number_, prompt_tokens});
+  view_.queued_prefill_tokens += prompt_tokens;
+  client_->Submit(std::move(request), options_.submit_timeout, std::move(done));
+}
+
+void WorkerLink::AddPrompt(int by) {
+  view_.prompts_in_flight += static_cast<uint32_t>(by);
+  observer_.OnWorkerCounts(index_);
+}
+
+void WorkerLink::AddStream(int by) {
+  view_.streams += static_cast<uint32_t>(by);
+  observer_.OnWorkerCounts(index_);
+}
+
+void WorkerLink::Attach(const AttemptId& attempt) {
+  if (!view_.ready) return;
+  SessionRequest request;
+  proto::Set(attempt, *request.mutable_attach()->mutable_attempt());
+  session_->Send(std::move(request));
+}
+
+void WorkerLink::Cancel(const AttemptId& attempt) {
+  if (!view_.ready) return;
+  SessionRequest request;
+  proto::Set(attempt, *request.mutable_cancel()->mutable_attempt());
+  session_->Send(std::move(request));
+}
+
+}  // namespace baton::router

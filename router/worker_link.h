@@ -1,0 +1,103 @@
+// One worker address: keeps a session open, checks hellos, notices silence, counts Submits.
+#ifndef BATON_ROUTER_WORKER_LINK_H_
+#define BATON_ROUTER_WORKER_LINK_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "baton/worker/v1/worker.pb.h"
+#include "common/executor.h"
+#include "common/ids.h"
+#include "common/log.h"
+#include "router/core_options.h"
+#include "router/worker_client.h"
+#include "router/worker_view.h"
+
+namespace baton::router {
+
+inline constexpr uint32_t kWorkerProtocolVersion = 1;
+
+// Owner thread: the executor's. Everything passed in must outlive it.
+class WorkerLink : private WorkerSession::Listener {
+ public:
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void OnWorkerReady(size_t worker) = 0;
+    // Everything but hello and load, which are in view() already.
+    virtual void OnWorkerEvent(size_t worker, const worker::v1::WorkerEvent& event) = 0;
+    // After OnWorkerReady; view().ready is false now.
+    virtual void OnWorkerLost(size_t worker, const absl::Status& why) = 0;
+    // After each message of the worker.
+    virtual void OnWorkerTurn(size_t worker) = 0;
+    // Prompts or streams of this router there changed.
+    virtual void OnWorkerCounts(size_t worker) = 0;
+  };
+
+  WorkerLink(size_t index, const CoreOptions& options, std::string address,
+             std::unique_ptr<WorkerClient> client, Executor& executor, Observer& observer,
+             const Logger& log);
+  ~WorkerLink() override;
+
+  void Start() { Open(); }
+
+  const WorkerView& view() const { return view_; }
+  const std::string& address() const { return address_; }
+
+  // The calls below are dropped unless view().ready. `done` is called once, unless the link is
+  // destroyed first.
+  void Submit(worker::v1::SubmitRequest request, std::function<void(absl::Status)> done);
+  void Attach(const AttemptId& attempt);
+  void Cancel(const AttemptId& attempt);
+
+  // This router's requests there, for placement and the gauge.
+  void AddPrompt(int by);
+  void AddStream(int by);
+
+ private:
+  struct LaterSubmit {
+    uint64_t number;
+    uint64_t prompt_tokens;
+  };
+
+  void OnMessage(worker::v1::SessionResponse message) override;
+  void OnClosed(absl::Status status) override;
+
+  void Open();
+  void ScheduleOpen();
+  void Beat();
+  void Lose(const absl::Status& why);
+  // Ends the session; the stream may be on the call stack, so it is destroyed by a later task.
+  void DropSession(const absl::Status& why);
+  absl::Status TakeHello(const worker::v1::WorkerHello& hello);
+  void TakeLoad(const worker::v1::WorkerLoad& load);
+  void Refuse(const absl::Status& why);
+
+  const size_t index_;
+  const CoreOptions& options_;
+  const std::string address_;
+  const std::unique_ptr<WorkerClient> client_;
+  Executor& executor_;
+  Observer& observer_;
+  const Logger& log_;
+
+  WorkerView view_;
+  std::unique_ptr<WorkerSession> session_;
+  uint64_t session_number_ = 0;
+  uint64_t submit_number_ = 0;
+  std::deque<LaterSubmit> later_;  // not in the last load report yet
+  uint64_t reported_prefill_tokens_ = 0;
+  Time last_heard_;
+  Duration backoff_;
+  bool failure_logged_ = false;
+  TimerHandle beat_timer_;
+  TimerHandle open_timer_;
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_WORKER_LINK_H_

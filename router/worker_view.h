@@ -1,0 +1,46 @@
+// A worker as placement sees it: what it said in its hello and last load report, and what this
+// router has done since.
+#ifndef BATON_ROUTER_WORKER_VIEW_H_
+#define BATON_ROUTER_WORKER_VIEW_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+
+namespace baton::router {
+
+struct WorkerView {
+  bool ready = false;  // its session is open and it said hello
+  bool draining = false;
+  bool prefill = false;  // role
+
+  // Identity, fixed for one session.
+  Epoch epoch;
+  std::string name;
+  std::string model;
+  Digest numerics_id;
+  Digest layout_fp;
+  uint32_t block_size = 0;
+  std::vector<uint32_t> pool_blocks;  // per KV group
+  uint32_t context_length = 0;
+  std::string transfer_address;
+
+  // Load: the last report plus this router's later Submits.
+  uint64_t queued_prefill_tokens = 0;
+  uint32_t running = 0;
+  std::vector<uint32_t> free_blocks;
+  double prefill_tokens_per_second = 0;  // 0: not measured yet
+  double decode_step_seconds = 0;
+  double transfer_bytes_per_second = 0;
+
+  // This router's own.
+  uint32_t prompts_in_flight = 0;  // submitted there without a first token
+  uint32_t streams = 0;            // live requests it decodes or will decode
+};
+
+}  // namespace baton::router
+
+#endif  // BATON_ROUTER_WORKER_VIEW_H_
