@@ -1,0 +1,84 @@
+// The reference backend against the published float64 forward pass: every listed logit within
+// 1e-3, every listed layer value too.
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "gtest/gtest.h"
+#include "model/model_harness.h"
+#include "tests/golden/environment.h"
+#include "tests/golden/oracle.h"
+
+namespace baton::golden {
+namespace {
+
+using model::ModelHarness;
+
+constexpr double kTolerance = 1e-3;
+constexpr size_t kEverydayCases = 8;
+
+std::unique_ptr<ModelHarness> Reference() {
+  ModelHarness::Options options;
+  options.load.path = ModelPath();
+  options.load.backend = "reference";
+  options.load.threads = 2;
+  options.load.context = 2048;
+  options.max_rows = 128;
+  auto harness = ModelHarness::Create(options);
+  EXPECT_TRUE(harness.ok()) << harness.status();
+  return harness.ok() ? *std::move(harness) : nullptr;
+}
+
+double Norm(const std::vector<double>& values) {
+  return std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
+}
+
+void ExpectLayer(const ExpectedLayer& expected, const std::vector<double>& actual) {
+  for (size_t i = 0; i < expected.first16.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected.first16[i], kTolerance)
+        << "after layer " << expected.after_layer << ", value " << i;
+  }
+  EXPECT_NEAR(Norm(actual), expected.norm, kTolerance) << "after layer " << expected.after_layer;
+}
+
+TEST(ReferenceGoldenTest, EveryLayerMatches) {
+  BATON_NEEDS_MODEL_AND_ORACLES();
+  const auto layers = ReadLayersCase(OracleFolder());
+  ASSERT_TRUE(layers.ok()) << layers.status();
+  const auto harness = Reference();
+  ASSERT_NE(harness, nullptr);
+  const auto last_row = static_cast<uint32_t>(layers->prompt.size() - 1);
+  uint32_t compared = 0;
+  harness->Run({{0, layers->prompt}}, [&](uint32_t layer) {
+    ExpectLayer(layers->layers[layer], harness->Residual(last_row));
+    ++compared;
+  });
+  EXPECT_EQ(compared + 1, layers->layers.size());  // the last has passed the final norm
+}
+
+TEST(ReferenceGoldenTest, EveryListedLogitOfTheShortCasesMatches) {
+  BATON_NEEDS_MODEL_AND_ORACLES();
+  const auto cases = ReadGreedyCases(OracleFolder());
+  ASSERT_TRUE(cases.ok()) << cases.status();
+  const auto harness = Reference();
+  ASSERT_NE(harness, nullptr);
+  double worst = 0;
+  for (size_t i = 0; i < kEverydayCases; ++i) {
+    const GreedyCase& one = (*cases)[i];
+    harness->Restart();
+    const auto logits =
+        harness->RunAll(one.TeacherForced(), 128, static_cast<uint32_t>(one.prompt.size() - 1));
+    ASSERT_EQ(logits.size(), one.steps.size());
+    for (size_t s = 0; s < logits.size(); ++s) {
+      for (const auto& [token, logit] : one.steps[s].top) {
+        worst = std::max(worst, std::fabs(logits[s][static_cast<size_t>(token)] - logit));
+      }
+      worst = std::max(worst, std::fabs(LogSumExp(logits[s]) - one.steps[s].logsumexp));
+    }
+  }
+  std::cout << "largest difference of a logit: " << worst << "\n";
+  EXPECT_LE(worst, kTolerance);
+}
+
+}  // namespace
+}  // namespace baton::golden
