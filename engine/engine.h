@@ -34,16 +34,16 @@ struct EngineOptions {
 struct NewSequence {
   // choices[0] holds what was sampled elsewhere, if anything (n = 1 until forks exist). `age` gives
   // the order among those that wait; `remaining` is not looked at (see `deadline`).
-  DecoderState state;
+  DecoderState state{};
   // BlocksNeeded(prompt, 1, max_tokens) of each group; for a kPrefillOnly one max_tokens = 1 is
   // enough.
-  kv::BlockLease lease;
+  kv::BlockLease lease{};
   // How much of prompt + sampled tokens is in the blocks already. 0: compute all of it. A sink
   // passes prompt + sampled - 1: everything but the last token, which the first decode step runs.
   uint32_t filled = 0;
   SequenceMode mode = SequenceMode::kGenerate;
   // The engine ends it with DEADLINE_EXCEEDED then. Absent: the owner calls Remove by itself.
-  std::optional<Time> deadline;
+  std::optional<Time> deadline = std::nullopt;
 };
 
 struct EngineLoad {
@@ -84,7 +84,6 @@ class Engine final : public ModelRunner::Listener {
     Listener& listener;
   };
   Engine(const EngineOptions& options, const Environment& environment);
-  ~Engine() override;
 
   // INVALID_ARGUMENT, naming the field, when the state cannot be run (empty prompt, token out of
   // range, longer than the context, bad stop parameters, lease too small).
@@ -97,6 +96,9 @@ class Engine final : public ModelRunner::Listener {
   // Requests that wait for blocks at the owner's, so that Load and the gauges count them.
   void SetWaitingForRoom(uint32_t requests);
   EngineLoad Load() const;
+  // Brings the gauges up to date; the engine does after each step and change of its own. Call it
+  // after taking or freeing blocks elsewhere.
+  void UpdateGauges();
   bool idle() const { return sequences_.empty() && !in_flight_.has_value(); }
 
   // ModelRunner::Listener.
@@ -111,20 +113,23 @@ class Engine final : public ModelRunner::Listener {
     Time started;
   };
 
+  absl::Status Check(const NewSequence& sequence) const;
   void Poke();
   void Turn();
-  void Replay();
+  bool EmitReplays();
   void StartStep();
+  std::vector<Candidate> Candidates() const;
   Step BuildStep(const std::vector<ScheduledItem>& plan);
   void FinishItem(const ScheduledItem& item, const ItemResult& result);
-  void EmitToken(Sequence& sequence, TokenId token);
-  void Fail(SequenceId id, absl::Status status);
-  void Expire(SequenceId id);
+  void Emit(const TokenEvent& event);
+  void Fail(SequenceId id, const absl::Status& status);
+  void RecordStep(const InFlight& step);
+  Sequence* Find(SequenceId id);
 
   const EngineOptions options_;
   const Environment env_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
-  std::vector<SequenceId> to_replay_;
+  std::vector<TokenEvent> replays_;  // to be emitted in the next turn
   std::optional<InFlight> in_flight_;
   SequenceId next_sequence_ = 1;
   StepId next_step_ = 1;

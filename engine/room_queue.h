@@ -19,14 +19,14 @@ class RoomQueue {
  public:
   using ClaimId = uint64_t;
   struct Claim {
-    Time admitted_at;              // now - age
+    Time admitted_at{};            // now - age
     std::vector<uint32_t> blocks;  // per group; the pool CanEverFit it
     // Called by Pump, with the blocks taken (state reserved). May Add and Cancel.
     std::function<void(kv::BlockLease)> granted;
     // Optional: says whether this claim may be granted now although blocks are free (a source lets
     // waiting requests hold only a part of its pool). False stops the queue as a lack of blocks
     // does.
-    std::function<bool()> may_grant;
+    std::function<bool()> may_grant = nullptr;
   };
 
   explicit RoomQueue(kv::BlockPool& pool) : pool_(pool) {}

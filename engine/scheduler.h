@@ -13,7 +13,7 @@ namespace baton::engine {
 
 struct Candidate {
   SequenceId sequence = 0;
-  Time admitted_at;      // older first within each class
+  Time admitted_at{};    // older first within each class
   uint32_t pending = 0;  // tokens to run before the next one can be sampled, at least 1
   bool decoding = false;
   bool started = false;
@@ -27,7 +27,7 @@ struct ScheduledItem {
   bool decoding = false;
 };
 
-// At most `max_running` sequences are started at a time.
+// Nothing new is started while `max_running` candidates are started.
 std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, uint32_t step_tokens,
                                     uint32_t max_running);
 

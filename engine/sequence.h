@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/decoder_state.h"
 #include "common/executor.h"
 #include "engine/model_runner.h"
@@ -34,6 +35,7 @@ struct TokenEvent {
 // Owner: the engine.
 class Sequence {
  public:
+  // `state` has one choice.
   Sequence(SequenceId id, SequenceMode mode, const DecoderState& state, Time admitted_at,
            kv::BlockTable table, const Vocab& vocab, uint32_t context_length);
 
@@ -57,15 +59,16 @@ class Sequence {
 
   // Appends a sampled token and decides whether it is the last.
   TokenEvent Accept(TokenId token);
-  // Events of the tokens it came with, in order; the last may carry a finish reason.
-  std::vector<TokenEvent> Replay();
+  // Events of the tokens it came with, in order; call it once, first. INVALID_ARGUMENT when they go
+  // on after an end.
+  absl::StatusOr<std::vector<TokenEvent>> Replay();
 
   bool started = false;  // has been in a step
   StepId last_step = 0;  // it ran in
   TimerHandle deadline;
 
  private:
-  TokenEvent Judge(uint32_t position);
+  TokenEvent Judge(uint32_t position);  // Accept without the append
 
   const SequenceId id_;
   const SequenceMode mode_;

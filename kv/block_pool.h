@@ -94,7 +94,7 @@ class BlockPool {
   // Every block named has a share (a lease lives).
   BlockPin Pin(const GroupBlocks& blocks);
 
-  // Called whenever blocks became free, inside the call that freed them: it may only Post.
+  // Called for every block that became free, inside the call that freed it: it may only Post.
   void SetFreedCallback(std::function<void()> callback) { freed_ = std::move(callback); }
 
   size_t num_groups() const { return groups_.size(); }
@@ -128,10 +128,9 @@ class BlockPool {
 
   Block& At(BlockRef ref);
   void Move(BlockRef ref, BlockState to);
-  void AddShares(const GroupBlocks& blocks);
   void DropShare(BlockRef ref);
   void DropPin(BlockRef ref);
-  void FreeIfUnused(BlockRef ref);
+  void Free(BlockRef ref);
 
   std::vector<Group> groups_;
   std::function<void()> freed_;

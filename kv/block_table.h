@@ -32,8 +32,7 @@ class BlockTable {
   // which must be zeroed before. Requires filled() <= end <= slots().
   std::vector<BlockRef> Extend(uint32_t end);
 
-  // Forgets what lies at and after `end`; the blocks stay. Their slots are zeroed on the next touch
-  // only where a whole block was dropped: no reader looks past filled().
+  // Forgets what lies at and after `end` (the blocks stay); no reader looks past filled().
   void Truncate(uint32_t end);
 
  private:

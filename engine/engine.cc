@@ -1,0 +1,272 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "text/stop.h"
+
+namespace baton::engine {
+
+namespace {
+
+absl::Status Bad(const std::string& text) { return absl::InvalidArgumentError(text); }
+
+absl::Status CheckTokens(const Vocab& vocab, const std::vector<TokenId>& tokens,
+                         const char* field) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (vocab.Contains(tokens[i])) continue;
+    return Bad(std::string(field) + "[" + std::to_string(i) + "]: token " +
+               std::to_string(tokens[i]) + " is not in [0, " + std::to_string(vocab.size()) + ")");
+  }
+  return absl::OkStatus();
+}
+
+// Slots that the sequence will ever write: the last token never enters the cache.
+uint64_t SlotsNeeded(const NewSequence& sequence, uint32_t context_length) {
+  const uint64_t prompt = sequence.state.prompt.size();
+  if (sequence.mode == SequenceMode::kPrefillOnly) return prompt;
+  return std::min<uint64_t>(prompt + sequence.state.stop.max_tokens, context_length) - 1;
+}
+
+}  // namespace
+
+absl::Status EngineOptions::Validate() const {
+  if (step_tokens == 0) return Bad("step_tokens must be at least 1");
+  if (max_running == 0) return Bad("max_running must be at least 1");
+  if (context_length < 2) return Bad("context_length must be at least 2");
+  if (block_size < 16 || block_size > 256 || (block_size & (block_size - 1)) != 0) {
+    return Bad("block_size must be a power of two from 16 to 256, got " +
+               std::to_string(block_size));
+  }
+  return absl::OkStatus();
+}
+
+Engine::Engine(const EngineOptions& options, const Environment& environment)
+    : options_(options), env_(environment) {
+  BATON_CHECK(options.Validate().ok());
+  env_.runner.SetListener(this);
+  UpdateGauges();
+}
+
+absl::Status Engine::Check(const NewSequence& sequence) const {
+  const DecoderState& state = sequence.state;
+  if (state.prompt.empty()) return Bad("prompt: empty");
+  if (state.prompt.size() >= options_.context_length) {
+    return Bad("prompt: " + std::to_string(state.prompt.size()) +
+               " tokens do not leave room for one more in a context of " +
+               std::to_string(options_.context_length));
+  }
+  if (state.choices.size() != 1) return Bad("choices: exactly one is supported");
+  if (state.stop.max_tokens == 0) return Bad("stop.max_tokens: must be at least 1");
+  const std::vector<TokenId>& sampled = state.choices.front().tokens;
+  BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, state.prompt, "prompt"));
+  BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, sampled, "choices[0].tokens"));
+  BATON_RETURN_IF_ERROR(ValidateStopParams(state.stop, env_.vocab.size()));
+  const uint64_t tokens = state.prompt.size() + sampled.size();
+  if (tokens > options_.context_length) return Bad("choices[0].tokens: beyond the context");
+  if (sequence.filled >= tokens) return Bad("filled: must leave at least one token to run");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SequenceId> Engine::Add(NewSequence sequence) {
+  BATON_RETURN_IF_ERROR(Check(sequence));
+  const uint64_t slots = SlotsNeeded(sequence, options_.context_length);
+  kv::BlockTable table(std::move(sequence.lease), options_.block_size, sequence.filled);
+  if (table.slots() < slots) {
+    return Bad("lease: " + std::to_string(table.slots()) + " slots, " + std::to_string(slots) +
+               " are needed");
+  }
+  const SequenceId id = next_sequence_++;
+  auto added = std::make_unique<Sequence>(id, sequence.mode, sequence.state,
+                                          env_.executor.Now() - sequence.state.age,
+                                          std::move(table), env_.vocab, options_.context_length);
+  BATON_ASSIGN_OR_RETURN(std::vector<TokenEvent> replay, added->Replay());
+  replays_.insert(replays_.end(), replay.begin(), replay.end());
+  if (added->decoding()) added->table().lease().SetState(kv::BlockState::kLive);
+  if (sequence.deadline.has_value()) {
+    added->deadline = env_.executor.PostAt(*sequence.deadline, [this, id] {
+      Fail(id, absl::DeadlineExceededError("the deadline passed while the sequence ran"));
+      env_.listener.OnStepEnd();
+      UpdateGauges();
+    });
+  }
+  sequences_.emplace(id, std::move(added));
+  UpdateGauges();
+  Poke();
+  return id;
+}
+
+void Engine::Remove(SequenceId sequence) {
+  sequences_.erase(sequence);
+  UpdateGauges();
+  Poke();
+}
+
+void Engine::SetWaitingForRoom(uint32_t requests) {
+  waiting_for_room_ = requests;
+  UpdateGauges();
+}
+
+EngineLoad Engine::Load() const {
+  EngineLoad load{.waiting = waiting_for_room_,
+                  .prefill_tokens_per_second = rates_.prefill_tokens_per_second(),
+                  .decode_step_seconds = rates_.decode_step_seconds()};
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->held()) continue;
+    ++(sequence->started ? load.running : load.waiting);
+    if (!sequence->decoding()) load.queued_prefill_tokens += sequence->pending();
+  }
+  return load;
+}
+
+void Engine::UpdateGauges() {
+  const EngineLoad load = Load();
+  env_.metrics.requests_running.Set(load.running);
+  env_.metrics.requests_waiting.Set(load.waiting);
+  env_.metrics.SetBlocks(env_.pool.Counts());
+}
+
+void Engine::Poke() {
+  if (turn_pending_) return;
+  turn_pending_ = true;
+  turn_ = env_.executor.PostAt(env_.executor.Now(), [this] { Turn(); });
+}
+
+void Engine::Turn() {
+  turn_pending_ = false;
+  if (EmitReplays()) env_.listener.OnStepEnd();
+  if (!in_flight_.has_value()) StartStep();
+  UpdateGauges();
+}
+
+bool Engine::EmitReplays() {
+  const std::vector<TokenEvent> events = std::exchange(replays_, {});
+  for (const TokenEvent& event : events) {
+    if (Find(event.sequence) != nullptr) Emit(event);
+  }
+  return !events.empty();
+}
+
+std::vector<Candidate> Engine::Candidates() const {
+  std::vector<Candidate> out;
+  for (const auto& [id, sequence] : sequences_) {
+    if (sequence->held()) continue;
+    out.push_back({.sequence = id,
+                   .admitted_at = sequence->admitted_at(),
+                   .pending = sequence->pending(),
+                   .decoding = sequence->decoding(),
+                   .started = sequence->started,
+                   .last_step = sequence->last_step});
+  }
+  return out;
+}
+
+void Engine::StartStep() {
+  std::vector<ScheduledItem> plan =
+      PlanStep(Candidates(), options_.step_tokens, options_.max_running);
+  if (plan.empty()) return;
+  Step step = BuildStep(plan);
+  kv::GroupBlocks pinned(env_.pool.num_groups());
+  for (const StepItem& item : step.items) {
+    for (size_t g = 0; g < pinned.size(); ++g) {
+      const std::vector<kv::BlockId>& table = item.block_tables[g];
+      pinned[g].insert(pinned[g].end(), table.begin(), table.end());
+    }
+  }
+  in_flight_ = InFlight{step.id, std::move(plan), env_.pool.Pin(pinned), env_.executor.Now()};
+  env_.runner.Submit(std::move(step));
+}
+
+Step Engine::BuildStep(const std::vector<ScheduledItem>& plan) {
+  Step step{.id = next_step_++, .zero_blocks = {}, .items = {}};
+  for (const ScheduledItem& scheduled : plan) {
+    Sequence& sequence = *Find(scheduled.sequence);
+    if (!sequence.started && !scheduled.decoding) {
+      sequence.table().lease().SetState(kv::BlockState::kFilling);
+    }
+    sequence.started = true;
+    sequence.last_step = step.id;
+    StepItem item{.sequence = scheduled.sequence,
+                  .tokens = sequence.Chunk(scheduled.tokens),
+                  .start_position = sequence.computed(),
+                  .block_tables = {},
+                  .sample = scheduled.sample,
+                  .sampling = sequence.sampling()};
+    const uint32_t end = item.start_position + scheduled.tokens;
+    const std::vector<kv::BlockRef> touched = sequence.table().Extend(end);
+    step.zero_blocks.insert(step.zero_blocks.end(), touched.begin(), touched.end());
+    item.block_tables = sequence.table().Prefix(end);
+    step.items.push_back(std::move(item));
+  }
+  return step;
+}
+
+void Engine::OnLayerReady(StepId step, uint32_t layer) {
+  BATON_CHECK(in_flight_.has_value() && in_flight_->id == step);
+  for (const ScheduledItem& item : in_flight_->items) {
+    const Sequence* const sequence = Find(item.sequence);
+    if (sequence == nullptr || sequence->mode() != SequenceMode::kPrefillOnly) continue;
+    env_.listener.OnLayerReady(item.sequence, layer, sequence->computed());
+  }
+}
+
+void Engine::OnStepDone(StepResult result) {
+  BATON_CHECK(in_flight_.has_value() && in_flight_->id == result.id);
+  const InFlight step = std::move(*in_flight_);
+  in_flight_.reset();
+  RecordStep(step);
+  if (result.status.ok()) BATON_CHECK(result.items.size() == step.items.size());
+  for (size_t i = 0; i < step.items.size(); ++i) {
+    FinishItem(step.items[i],
+               result.status.ok() ? result.items[i] : ItemResult{.status = result.status});
+  }
+  env_.listener.OnStepEnd();
+  Poke();
+}
+
+void Engine::FinishItem(const ScheduledItem& item, const ItemResult& result) {
+  Sequence* const sequence = Find(item.sequence);
+  if (sequence == nullptr) return;  // removed while the step ran
+  if (!result.status.ok()) return Fail(item.sequence, result.status);
+  if (!item.sample) return;
+  if (!item.decoding) sequence->table().lease().SetState(kv::BlockState::kLive);
+  env_.metrics.generation_tokens.Increment();
+  Emit(sequence->Accept(result.token));
+}
+
+void Engine::Emit(const TokenEvent& event) {
+  const Sequence* const sequence = Find(event.sequence);
+  if (event.finish_reason != FinishReason::kNone && sequence->mode() == SequenceMode::kGenerate) {
+    sequences_.erase(event.sequence);
+  }
+  env_.listener.OnToken(event);
+}
+
+void Engine::Fail(SequenceId id, const absl::Status& status) {
+  // The deadline's own timer may be running: the sequence dies after the call.
+  const auto node = sequences_.extract(id);
+  if (!node.empty()) env_.listener.OnSequenceFailed(id, status);
+}
+
+void Engine::RecordStep(const InFlight& step) {
+  uint32_t prefill_tokens = 0;
+  uint32_t decode_rows = 0;
+  for (const ScheduledItem& item : step.items) {
+    (item.decoding ? decode_rows : prefill_tokens) += item.tokens;
+  }
+  const Duration took = env_.executor.Now() - step.started;
+  rates_.Record(prefill_tokens, decode_rows, took);
+  env_.metrics.prompt_tokens.Increment(prefill_tokens);
+  env_.metrics.step_seconds.Observe(ToSeconds(took));
+}
+
+Sequence* Engine::Find(SequenceId id) {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? nullptr : it->second.get();
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,86 @@
+// One worker's engine over the fake model, with a listener that keeps what it hears. For tests.
+#ifndef BATON_ENGINE_ENGINE_FIXTURE_H_
+#define BATON_ENGINE_ENGINE_FIXTURE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/metrics.h"
+#include "common/sim_executor.h"
+#include "engine/engine.h"
+#include "engine/engine_metrics.h"
+#include "engine/fake_model_runner.h"
+#include "kv/arena.h"
+#include "kv/block_pool.h"
+#include "text/vocab.h"
+
+namespace baton::engine {
+
+// Bytes 0-255, "end" (256), which ends a choice, and "word" (257), a normal token.
+const Vocab& FixtureVocab();
+inline constexpr TokenId kFixtureEnd = 256;
+
+// Prompt and parameters of one generation, n = 1.
+DecoderState FixtureState(std::vector<TokenId> prompt, uint32_t max_tokens, uint64_t seed);
+std::vector<TokenId> FixturePrompt(uint32_t length, uint64_t seed);
+
+class EngineFixture : public Engine::Listener {
+ public:
+  struct Options {
+    EngineOptions engine{.context_length = 512};
+    uint32_t blocks = 64;  // of each group
+    FakeModelRunner::Options model{};
+  };
+
+  struct Seen {
+    std::vector<TokenEvent> tokens;
+    std::vector<TokenId> ids() const;
+    std::optional<absl::Status> failed;
+    struct Layer {
+      uint32_t layer = 0;
+      uint32_t tokens = 0;
+    };
+    std::vector<Layer> layers;
+    bool finished() const;
+  };
+
+  explicit EngineFixture(Options options);
+
+  // Takes blocks for it from the pool and adds it. `filled` of it is already in the blocks.
+  absl::StatusOr<SequenceId> Add(const DecoderState& state,
+                                 SequenceMode mode = SequenceMode::kGenerate,
+                                 std::optional<Time> deadline = std::nullopt);
+  SequenceId MustAdd(const DecoderState& state, SequenceMode mode = SequenceMode::kGenerate);
+
+  // Blocks for `state`, all room included.
+  absl::StatusOr<kv::BlockLease> TakeBlocks(const DecoderState& state, SequenceMode mode);
+  std::vector<TokenId> Expected(const DecoderState& state) const;
+  void Run() { (void)world.RunUntilIdle(); }
+
+  void OnLayerReady(SequenceId sequence, uint32_t layer, uint32_t tokens) override;
+  void OnToken(const TokenEvent& event) override;
+  void OnSequenceFailed(SequenceId sequence, absl::Status status) override;
+  void OnStepEnd() override;
+
+  const Options options;
+  SimWorld world;
+  SimExecutor executor{world, "worker"};
+  std::unique_ptr<kv::KvArena> arena;
+  kv::BlockPool pool;
+  MetricsRegistry registry;
+  EngineMetrics metrics{registry};
+  FakeModelRunner runner;
+  Engine engine;
+
+  std::map<SequenceId, Seen> seen;
+  uint32_t step_ends = 0;
+  std::function<void(const TokenEvent&)> on_token;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_ENGINE_FIXTURE_H_

@@ -1,0 +1,44 @@
+#include "engine/engine_metrics.h"
+
+#include <string>
+
+namespace baton::engine {
+
+namespace {
+
+std::vector<Gauge> BlockGauges(MetricsRegistry& registry) {
+  GaugeFamily& family = registry.AddGauge(
+      "baton_kv_blocks", "KV blocks of this worker by state; the sum is the pool.", {"state"});
+  std::vector<Gauge> gauges;
+  for (size_t i = 0; i < kv::kNumBlockStates; ++i) {
+    gauges.push_back(
+        family.With({std::string(kv::BlockStateName(static_cast<kv::BlockState>(i)))}));
+  }
+  return gauges;
+}
+
+}  // namespace
+
+EngineMetrics::EngineMetrics(MetricsRegistry& registry)
+    : kv_blocks(BlockGauges(registry)),
+      requests_running(
+          registry.AddGauge("baton_requests_running", "Sequences in the batch of this worker.")
+              .Get()),
+      requests_waiting(registry
+                           .AddGauge("baton_requests_waiting",
+                                     "Requests that wait for blocks or for a place in the batch.")
+                           .Get()),
+      prompt_tokens(
+          registry.AddCounter("baton_prompt_tokens_total", "Prompt tokens computed.").Get()),
+      generation_tokens(
+          registry.AddCounter("baton_generation_tokens_total", "Tokens sampled.").Get()),
+      step_seconds(registry
+                       .AddHistogram("baton_step_seconds",
+                                     "Time from submitting a step to its end.", LatencyBounds())
+                       .Get()) {}
+
+void EngineMetrics::SetBlocks(const kv::BlockCounts& counts) {
+  for (size_t i = 0; i < kv_blocks.size(); ++i) kv_blocks[i].Set(counts[i]);
+}
+
+}  // namespace baton::engine

@@ -1,0 +1,157 @@
+#include "engine/fake_model_runner.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/check.h"
+#include "text/stop.h"
+
+namespace baton::engine {
+
+namespace {
+
+constexpr uint32_t kArenas = 2;
+
+// splitmix64's finalizer.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+struct Slot {
+  uint64_t low = 0;
+  uint64_t high = 0;
+};
+
+// Differs by layer, group, arena, position and token.
+Slot SlotOf(uint32_t layer, uint32_t group, uint32_t arena, uint32_t position, TokenId token) {
+  const uint64_t place =
+      (uint64_t{position} << 32) ^ (uint64_t{layer} << 16) ^ (group << 8) ^ arena;
+  const uint64_t low = Mix(place * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(token) + 1);
+  return {low, Mix(low)};
+}
+
+uint64_t Absorb(uint64_t hash, const Slot& slot) {
+  return (hash ^ slot.low) * 0x9e3779b97f4a7c15 + slot.high;
+}
+
+TokenId Draw(uint64_t hash, uint64_t seed, uint32_t choice, int32_t vocab_size) {
+  return static_cast<TokenId>(Mix(hash ^ Mix(seed ^ choice)) % static_cast<uint64_t>(vocab_size));
+}
+
+}  // namespace
+
+kv::KvLayout FakeLayout(uint32_t block_size) {
+  const kv::KvArenaSpec arena{kv::KvDtype::kF32, kv::KvOrder::kHeadSlotDim, 1, 4};
+  kv::KvLayout layout;
+  layout.block_size = block_size;
+  layout.groups.resize(2);
+  for (const uint32_t group : {0u, 1u, 0u}) layout.layers.push_back({group, {arena, arena}});
+  return layout;
+}
+
+TokenId FakeNextToken(const kv::KvLayout& layout, int32_t vocab_size,
+                      std::span<const TokenId> tokens, const SamplingParams& sampling,
+                      uint32_t choice) {
+  uint64_t hash = 0;
+  for (uint32_t layer = 0; layer < layout.layers.size(); ++layer) {
+    const uint32_t group = layout.layers[layer].group;
+    for (uint32_t arena = 0; arena < kArenas; ++arena) {
+      for (uint32_t p = 0; p < tokens.size(); ++p) {
+        hash = Absorb(hash, SlotOf(layer, group, arena, p, tokens[p]));
+      }
+    }
+  }
+  return Draw(hash, sampling.seed, choice, vocab_size);
+}
+
+std::vector<TokenId> FakeContinuation(const kv::KvLayout& layout, const Vocab& vocab,
+                                      uint32_t context_length, const DecoderState& state) {
+  const size_t prompt = state.prompt.size();
+  std::vector<TokenId> all = state.prompt;
+  const std::vector<TokenId>& had = state.choices.front().tokens;
+  StopMatcher stop(vocab, state.stop);
+  while (all.size() < context_length && all.size() - prompt < state.stop.max_tokens) {
+    const size_t index = all.size() - prompt;
+    all.push_back(index < had.size() ? had[index]
+                                     : FakeNextToken(layout, vocab.size(), all, state.sampling, 0));
+    if (stop.Accept(all.back()) != StopReason::kNone) break;
+  }
+  return std::vector<TokenId>(all.begin() + static_cast<ptrdiff_t>(prompt), all.end());
+}
+
+FakeModelRunner::FakeModelRunner(Options options, Executor& executor, kv::KvArena& arena)
+    : options_(std::move(options)), executor_(executor), arena_(arena) {
+  for (const kv::KvLayerSpec& layer : arena_.layout().layers) {
+    BATON_CHECK(layer.arenas.size() == kArenas);
+  }
+}
+
+void FakeModelRunner::Submit(Step step) {
+  BATON_CHECK(!step_.has_value());
+  if (options_.on_step != nullptr) options_.on_step(step);
+  for (const kv::BlockRef& ref : step.zero_blocks) arena_.ZeroBlock(ref.group, ref.block);
+  size_t tokens = 0;
+  for (const StepItem& item : step.items) tokens += item.tokens.size();
+  const auto layers = static_cast<int64_t>(arena_.layout().layers.size());
+  layer_cost_ = (options_.step_cost + options_.token_cost * static_cast<int64_t>(tokens)) / layers;
+  step_ = std::move(step);
+  next_ = executor_.PostAfter(layer_cost_, [this] { RunLayer(0); });
+}
+
+void FakeModelRunner::RunLayer(uint32_t layer) {
+  const uint32_t group = arena_.layout().layers[layer].group;
+  const uint32_t block_size = arena_.layout().block_size;
+  for (const StepItem& item : step_->items) {
+    for (uint32_t i = 0; i < item.tokens.size(); ++i) {
+      const uint32_t p = item.start_position + i;
+      const kv::BlockId block = item.block_tables[group][p / block_size];
+      for (uint32_t arena = 0; arena < kArenas; ++arena) {
+        const Slot slot = SlotOf(layer, group, arena, p, item.tokens[i]);
+        std::memcpy(arena_.Piece(layer, arena, block).data() + p % block_size * sizeof slot, &slot,
+                    sizeof slot);
+      }
+    }
+  }
+  if (layer + 1 < arena_.layout().layers.size()) {
+    next_ = executor_.PostAfter(layer_cost_, [this, layer] { RunLayer(layer + 1); });
+    listener_->OnLayerReady(step_->id, layer);
+    return;
+  }
+  listener_->OnLayerReady(step_->id, layer);
+  const Step step = std::move(*step_);
+  step_.reset();
+  StepResult result{.id = step.id, .status = absl::OkStatus(), .items = {}};
+  for (const StepItem& item : step.items) result.items.push_back(Finish(item));
+  listener_->OnStepDone(std::move(result));
+}
+
+ItemResult FakeModelRunner::Finish(const StepItem& item) const {
+  if (options_.nan != nullptr && options_.nan(item)) {
+    return {absl::InternalError("a logit is NaN"), 0};
+  }
+  return {absl::OkStatus(), item.sample ? Sample(item) : 0};
+}
+
+TokenId FakeModelRunner::Sample(const StepItem& item) const {
+  const kv::KvLayout& layout = arena_.layout();
+  const uint32_t end = item.start_position + static_cast<uint32_t>(item.tokens.size());
+  uint64_t hash = 0;
+  for (uint32_t layer = 0; layer < layout.layers.size(); ++layer) {
+    const std::vector<kv::BlockId>& table = item.block_tables[layout.layers[layer].group];
+    for (uint32_t arena = 0; arena < kArenas; ++arena) {
+      for (uint32_t p = 0; p < end; ++p) {
+        const std::byte* const piece =
+            arena_.Piece(layer, arena, table[p / layout.block_size]).data();
+        Slot slot;
+        std::memcpy(&slot, piece + p % layout.block_size * sizeof slot, sizeof slot);
+        hash = Absorb(hash, slot);
+      }
+    }
+  }
+  return Draw(hash, item.sampling.seed, item.choice, options_.vocab_size);
+}
+
+}  // namespace baton::engine

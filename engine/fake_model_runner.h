@@ -1,0 +1,71 @@
+// A model without weights for tests and the simulator: the next token is a hash of all earlier
+// tokens as read back from the KV blocks of every layer, so a wrong block, a missing piece or an
+// unwritten slot shows as a wrong token.
+#ifndef BATON_ENGINE_FAKE_MODEL_RUNNER_H_
+#define BATON_ENGINE_FAKE_MODEL_RUNNER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/decoder_state.h"
+#include "common/executor.h"
+#include "engine/model_runner.h"
+#include "kv/arena.h"
+#include "kv/layout.h"
+#include "text/vocab.h"
+
+namespace baton::engine {
+
+// Three layers in two KV groups; 16 bytes a slot in each of two arenas.
+kv::KvLayout FakeLayout(uint32_t block_size);
+
+// What a right model samples after `tokens`. Pure.
+TokenId FakeNextToken(const kv::KvLayout& layout, int32_t vocab_size,
+                      std::span<const TokenId> tokens, const SamplingParams& sampling,
+                      uint32_t choice);
+
+// Every token of choice 0 that a right cluster delivers for `state` (those it has already
+// included), the one that ends it included. Pure.
+std::vector<TokenId> FakeContinuation(const kv::KvLayout& layout, const Vocab& vocab,
+                                      uint32_t context_length, const DecoderState& state);
+
+// Single-threaded: runs as events of the executor, a layer at a time.
+class FakeModelRunner final : public ModelRunner {
+ public:
+  struct Options {
+    int32_t vocab_size = 0;
+    Duration step_cost = std::chrono::microseconds(200);
+    Duration token_cost = std::chrono::microseconds(20);
+    // Optional: items whose logits are NaN.
+    std::function<bool(const StepItem&)> nan = nullptr;
+    // Optional: called with each step when it starts.
+    std::function<void(const Step&)> on_step = nullptr;
+  };
+
+  // Both must outlive the runner.
+  FakeModelRunner(Options options, Executor& executor, kv::KvArena& arena);
+
+  void SetListener(Listener* listener) override { listener_ = listener; }
+  void Submit(Step step) override;
+
+ private:
+  void RunLayer(uint32_t layer);
+  ItemResult Finish(const StepItem& item) const;
+  TokenId Sample(const StepItem& item) const;
+
+  const Options options_;
+  Executor& executor_;
+  kv::KvArena& arena_;
+  Listener* listener_ = nullptr;
+  std::optional<Step> step_;  // in flight
+  Duration layer_cost_{0};
+  TimerHandle next_;
+};
+
+}  // namespace baton::engine
+
+#endif  // BATON_ENGINE_FAKE_MODEL_RUNNER_H_

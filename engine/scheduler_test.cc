@@ -1,0 +1,62 @@
+#include "engine/scheduler.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace baton::engine {
+namespace {
+
+using std::chrono::seconds;
+
+Candidate Decode(SequenceId id, StepId last_step) {
+  return {.sequence = id, .pending = 1, .decoding = true, .started = true, .last_step = last_step};
+}
+Candidate Prefill(SequenceId id, int admitted_at, uint32_t pending, bool started) {
+  return {.sequence = id,
+          .admitted_at = Time(seconds(admitted_at)),
+          .pending = pending,
+          .started = started};
+}
+
+// "1:1s 2:7": sequence, tokens, whether it samples.
+std::string Plan(const std::vector<Candidate>& candidates, uint32_t budget, uint32_t max_running) {
+  std::string out;
+  for (const ScheduledItem& item : PlanStep(candidates, budget, max_running)) {
+    out += (out.empty() ? "" : " ") + std::to_string(item.sequence) + ":" +
+           std::to_string(item.tokens) + (item.sample ? "s" : "");
+  }
+  return out;
+}
+
+TEST(SchedulerTest, DecodesThenStartedPrefillsThenNewOnesByAge) {
+  EXPECT_EQ(Plan({Prefill(1, 5, 10, false), Prefill(2, 4, 10, false), Prefill(3, 9, 10, true),
+                  Decode(4, 1)},
+                 64, 8),
+            "4:1s 3:10s 2:10s 1:10s");
+}
+
+TEST(SchedulerTest, TheBudgetCutsAPromptIntoChunks) {
+  EXPECT_EQ(Plan({Decode(1, 1), Prefill(2, 0, 100, true), Prefill(3, 1, 5, false)}, 16, 8),
+            "1:1s 2:15");
+}
+
+TEST(SchedulerTest, NothingNewStartsWhenTheBatchIsFull) {
+  EXPECT_EQ(Plan({Decode(1, 1), Decode(2, 1), Prefill(3, 0, 5, false)}, 64, 2), "1:1s 2:1s");
+  EXPECT_EQ(Plan({Decode(1, 1), Prefill(3, 0, 5, false), Prefill(4, 1, 5, false)}, 64, 2),
+            "1:1s 3:5s");
+}
+
+TEST(SchedulerTest, ASequenceHandedOverJoinsTheDecodesAtOnce) {
+  Candidate fresh = Decode(3, 0);
+  fresh.started = false;
+  EXPECT_EQ(Plan({Prefill(1, 0, 100, true), Decode(2, 7), fresh}, 16, 8), "3:1s 2:1s 1:14");
+}
+
+TEST(SchedulerTest, DecodesTakeTurnsWhenTheBudgetIsShort) {
+  EXPECT_EQ(Plan({Decode(1, 3), Decode(2, 2), Decode(3, 3)}, 2, 8), "2:1s 1:1s");
+}
+
+}  // namespace
+}  // namespace baton::engine

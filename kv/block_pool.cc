@@ -1,0 +1,246 @@
+#include "kv/block_pool.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "common/check.h"
+
+namespace baton::kv {
+
+namespace {
+
+template <typename Visit>
+void ForEach(const GroupBlocks& blocks, Visit visit) {
+  for (GroupId g = 0; g < blocks.size(); ++g) {
+    for (const BlockId block : blocks[g]) visit(BlockRef{g, block});
+  }
+}
+
+absl::Status Broken(BlockRef ref, const char* what) {
+  return absl::InternalError("block " + std::to_string(ref.block) + " of group " +
+                             std::to_string(ref.group) + ": " + what);
+}
+
+}  // namespace
+
+std::string_view BlockStateName(BlockState state) {
+  static constexpr std::array<std::string_view, kNumBlockStates> kNames = {
+      "free", "reserved", "filling", "live", "cached", "quarantined"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+BlockLease& BlockLease::operator=(BlockLease&& other) noexcept {
+  if (this != &other) {
+    Reset();
+    pool_ = std::exchange(other.pool_, nullptr);
+    blocks_ = std::exchange(other.blocks_, {});
+  }
+  return *this;
+}
+
+void BlockLease::SetState(BlockState state) {
+  BATON_CHECK(state == BlockState::kReserved || state == BlockState::kFilling ||
+              state == BlockState::kLive);
+  ForEach(blocks_, [&](BlockRef ref) {
+    if (pool_->At(ref).shares == 1) pool_->Move(ref, state);
+  });
+}
+
+void BlockLease::Truncate(uint32_t count) {
+  for (GroupId g = 0; g < blocks_.size(); ++g) {
+    while (blocks_[g].size() > count) {
+      const BlockRef ref{g, blocks_[g].back()};
+      blocks_[g].pop_back();
+      pool_->DropShare(ref);
+    }
+  }
+}
+
+BlockLease BlockLease::Share(uint32_t count) const {
+  GroupBlocks shared = blocks_;
+  for (std::vector<BlockId>& group : shared) {
+    BATON_CHECK(count <= group.size());
+    group.resize(count);
+  }
+  ForEach(shared, [&](BlockRef ref) {
+    ++pool_->At(ref).shares;
+    pool_->Move(ref, BlockState::kLive);
+  });
+  return BlockLease(pool_, std::move(shared));
+}
+
+void BlockLease::Reset() {
+  BlockPool* const pool = std::exchange(pool_, nullptr);
+  const GroupBlocks blocks = std::exchange(blocks_, {});
+  ForEach(blocks, [&](BlockRef ref) { pool->DropShare(ref); });
+}
+
+BlockPin& BlockPin::operator=(BlockPin&& other) noexcept {
+  if (this != &other) {
+    Reset();
+    pool_ = std::exchange(other.pool_, nullptr);
+    blocks_ = std::exchange(other.blocks_, {});
+  }
+  return *this;
+}
+
+void BlockPin::Reset() {
+  BlockPool* const pool = std::exchange(pool_, nullptr);
+  const GroupBlocks blocks = std::exchange(blocks_, {});
+  ForEach(blocks, [&](BlockRef ref) { pool->DropPin(ref); });
+}
+
+BlockPool::BlockPool(std::vector<uint32_t> blocks_per_group) : groups_(blocks_per_group.size()) {
+  for (GroupId g = 0; g < groups_.size(); ++g) {
+    const uint32_t size = blocks_per_group[g];
+    groups_[g].blocks.resize(size);
+    groups_[g].counts[static_cast<size_t>(BlockState::kFree)] = size;
+    for (BlockId block = size; block > 0; --block) groups_[g].free.push_back(block - 1);
+  }
+}
+
+BlockPool::~BlockPool() {
+  for (const Group& group : groups_) BATON_CHECK(group.free.size() == group.blocks.size());
+}
+
+absl::StatusOr<BlockLease> BlockPool::Take(const std::vector<uint32_t>& wanted) {
+  BATON_CHECK(wanted.size() == groups_.size());
+  for (GroupId g = 0; g < groups_.size(); ++g) {
+    if (wanted[g] > groups_[g].free.size()) {
+      return absl::ResourceExhaustedError(
+          "KV group " + std::to_string(g) + " has " + std::to_string(groups_[g].free.size()) +
+          " free blocks of " + std::to_string(groups_[g].blocks.size()) + ", " +
+          std::to_string(wanted[g]) + " are needed");
+    }
+  }
+  GroupBlocks taken(groups_.size());
+  for (GroupId g = 0; g < groups_.size(); ++g) {
+    for (uint32_t i = 0; i < wanted[g]; ++i) {
+      const BlockId block = groups_[g].free.back();
+      groups_[g].free.pop_back();
+      taken[g].push_back(block);
+      At({g, block}).shares = 1;
+      Move({g, block}, BlockState::kReserved);
+    }
+  }
+  return BlockLease(this, std::move(taken));
+}
+
+BlockPin BlockPool::Pin(const GroupBlocks& blocks) {
+  ForEach(blocks, [&](BlockRef ref) {
+    BATON_CHECK(At(ref).shares > 0);
+    ++At(ref).pins;
+  });
+  return BlockPin(this, blocks);
+}
+
+std::vector<uint32_t> BlockPool::capacity() const {
+  std::vector<uint32_t> out;
+  for (const Group& group : groups_) out.push_back(static_cast<uint32_t>(group.blocks.size()));
+  return out;
+}
+
+std::vector<uint32_t> BlockPool::free_blocks() const {
+  std::vector<uint32_t> out;
+  for (const Group& group : groups_) out.push_back(static_cast<uint32_t>(group.free.size()));
+  return out;
+}
+
+bool BlockPool::CanEverFit(const std::vector<uint32_t>& wanted) const {
+  BATON_CHECK(wanted.size() == groups_.size());
+  for (GroupId g = 0; g < groups_.size(); ++g) {
+    if (wanted[g] > groups_[g].blocks.size()) return false;
+  }
+  return true;
+}
+
+bool BlockPool::FitsNow(const std::vector<uint32_t>& wanted) const {
+  BATON_CHECK(wanted.size() == groups_.size());
+  for (GroupId g = 0; g < groups_.size(); ++g) {
+    if (wanted[g] > groups_[g].free.size()) return false;
+  }
+  return true;
+}
+
+BlockCounts BlockPool::Counts() const {
+  BlockCounts counts{};
+  for (const Group& group : groups_) {
+    for (size_t i = 0; i < kNumBlockStates; ++i) counts[i] += group.counts[i];
+  }
+  return counts;
+}
+
+BlockState BlockPool::StateOf(BlockRef ref) const {
+  return groups_.at(ref.group).blocks.at(ref.block).state;
+}
+
+uint32_t BlockPool::SharesOf(BlockRef ref) const {
+  return groups_.at(ref.group).blocks.at(ref.block).shares;
+}
+
+absl::Status BlockPool::CheckIntegrity() const {
+  for (GroupId g = 0; g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
+    BlockCounts counts{};
+    for (BlockId id = 0; id < group.blocks.size(); ++id) {
+      const Block& block = group.blocks[id];
+      ++counts[static_cast<size_t>(block.state)];
+      const bool unused = block.shares == 0 && block.pins == 0;
+      if ((block.state == BlockState::kFree) != unused) return Broken({g, id}, "free but used");
+      const bool orphan = block.shares == 0 && block.pins > 0;
+      if ((block.state == BlockState::kQuarantined) != orphan) {
+        return Broken({g, id}, "quarantined without reason, or the reverse");
+      }
+    }
+    if (counts != group.counts) return Broken({g, 0}, "the counts per state do not add up");
+    std::vector<bool> listed(group.blocks.size());
+    for (const BlockId id : group.free) {
+      if (listed.at(id)) return Broken({g, id}, "twice in the free list");
+      if (group.blocks[id].state != BlockState::kFree) return Broken({g, id}, "listed, not free");
+      listed[id] = true;
+    }
+    if (group.free.size() != counts[static_cast<size_t>(BlockState::kFree)]) {
+      return Broken({g, 0}, "a free block is not in the free list");
+    }
+  }
+  return absl::OkStatus();
+}
+
+BlockPool::Block& BlockPool::At(BlockRef ref) {
+  BATON_CHECK(ref.group < groups_.size() && ref.block < groups_[ref.group].blocks.size());
+  return groups_[ref.group].blocks[ref.block];
+}
+
+void BlockPool::Move(BlockRef ref, BlockState to) {
+  BlockState& state = At(ref).state;
+  BlockCounts& counts = groups_[ref.group].counts;
+  --counts[static_cast<size_t>(state)];
+  ++counts[static_cast<size_t>(to)];
+  state = to;
+}
+
+void BlockPool::DropShare(BlockRef ref) {
+  Block& block = At(ref);
+  BATON_CHECK(block.shares > 0);
+  if (--block.shares > 0) return;
+  if (block.pins > 0) {
+    Move(ref, BlockState::kQuarantined);
+  } else {
+    Free(ref);
+  }
+}
+
+void BlockPool::DropPin(BlockRef ref) {
+  Block& block = At(ref);
+  BATON_CHECK(block.pins > 0);
+  if (--block.pins == 0 && block.shares == 0) Free(ref);
+}
+
+void BlockPool::Free(BlockRef ref) {
+  Move(ref, BlockState::kFree);
+  groups_[ref.group].free.push_back(ref.block);
+  if (freed_ != nullptr) freed_();
+}
+
+}  // namespace baton::kv

@@ -1,0 +1,54 @@
+#include "kv/block_table.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "common/check.h"
+#include "kv/block_demand.h"
+
+namespace baton::kv {
+
+BlockTable::BlockTable(BlockLease lease, uint32_t block_size, uint32_t filled)
+    : lease_(std::move(lease)), block_size_(block_size), filled_(filled) {
+  BATON_CHECK(block_size > 0 && (block_size & (block_size - 1)) == 0);
+  BATON_CHECK(filled <= slots());
+}
+
+uint64_t BlockTable::slots() const {
+  if (lease_.empty()) return 0;
+  size_t smallest = std::numeric_limits<size_t>::max();
+  for (const std::vector<BlockId>& group : lease_.blocks()) {
+    smallest = std::min(smallest, group.size());
+  }
+  return static_cast<uint64_t>(smallest) * block_size_;
+}
+
+GroupBlocks BlockTable::Prefix(uint32_t end) const {
+  const uint64_t count = BlocksFor(end, block_size_);
+  GroupBlocks out = lease_.blocks();
+  for (std::vector<BlockId>& group : out) {
+    BATON_CHECK(count <= group.size());
+    group.resize(count);
+  }
+  return out;
+}
+
+std::vector<BlockRef> BlockTable::Extend(uint32_t end) {
+  BATON_CHECK(filled_ <= end && end <= slots());
+  const GroupBlocks& blocks = lease_.blocks();
+  std::vector<BlockRef> touched;
+  for (GroupId g = 0; g < blocks.size(); ++g) {
+    for (uint64_t i = BlocksFor(filled_, block_size_); i < BlocksFor(end, block_size_); ++i) {
+      touched.push_back({g, blocks[g][i]});
+    }
+  }
+  filled_ = end;
+  return touched;
+}
+
+void BlockTable::Truncate(uint32_t end) {
+  BATON_CHECK(end <= filled_);
+  filled_ = end;
+}
+
+}  // namespace baton::kv
