@@ -1,0 +1,251 @@
+#include "decode_worker/decode_role.h"
+
+#include <utility>
+
+#include "common/status_macros.h"
+#include "proto/mapping/decoder_state.h"
+#include "worker/blocks_wanted.h"
+#include "worker/events.h"
+#include "worker/generation.h"
+
+namespace baton::worker {
+namespace {
+
+kvtransfer::TransferSink::Options SinkOptions(const WorkerOptions& options,
+                                              std::vector<std::string> data_addresses) {
+  kvtransfer::TransferSink::Options out;
+  out.epoch = options.epoch;
+  out.layout_fp = options.layout_fp;
+  out.numerics_id = options.numerics_id;
+  out.vocab_size = options.vocab_size;
+  out.context_length = options.context_length;
+  out.num_groups = static_cast<uint32_t>(options.pool_blocks.size());
+  out.block_size = options.block_size;
+  out.data_addresses = std::move(data_addresses);
+  out.heartbeat = options.heartbeat;
+  out.lease = options.lease;
+  return out;
+}
+
+}  // namespace
+
+struct DecodeRole::Attempt {
+  AttemptId id;
+  DecodeState state = DecodeState::kQueued;
+  kvtransfer::Reservation reservation;
+  Time admitted_at{};
+  std::optional<Time> deadline_at;
+  TimerHandle deadline;
+  TimerHandle patience;                // kQueued: when to say Wait; later: how long events are kept
+  std::optional<Room::ClaimId> claim;  // kQueued
+  kv::BlockLease lease;                // kGranted, kQuiescing
+  bool attached = false;
+  std::unique_ptr<Generation> generation;  // kGenerating, kKept
+};
+
+DecodeRole::DecodeRole(WorkerContext& context, kvtransfer::ReceiveTable& table,
+                       std::vector<std::string> data_addresses)
+    : context_(context),
+      metrics_(context.metrics),
+      sink_(SinkOptions(context.options, std::move(data_addresses)), context.executor, table,
+            context.tombstones, context.random, *this, &metrics_) {}
+
+DecodeRole::~DecodeRole() {
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt->claim.has_value()) context_.room.Cancel(*attempt->claim);
+  }
+}
+
+absl::Status DecodeRole::Submit(Submission /*submission*/) {
+  return absl::UnimplementedError("sinks: a decode worker is no source");
+}
+
+void DecodeRole::OnReserve(const AttemptId& id, kvtransfer::Reservation reservation) {
+  const v1::Cause cause = WhyNot(id, reservation);
+  if (cause != v1::CAUSE_UNSPECIFIED) return sink_.Refuse(id, cause);
+  Enqueue(id, std::move(reservation));
+}
+
+v1::Cause DecodeRole::WhyNot(const AttemptId& id,
+                             const kvtransfer::Reservation& reservation) const {
+  if (context_.draining) return v1::CAUSE_DRAINING;
+  if (!context_.sessions.IsOpen(id.router)) return v1::CAUSE_NO_SESSION;
+  if (Has(id)) return v1::CAUSE_TOMBSTONE;  // committed here, or on its way out
+  if (reservation.n != 1) return v1::CAUSE_MALFORMED;
+  if (reservation.remaining.has_value() && *reservation.remaining <= Duration{0}) {
+    return v1::CAUSE_DEADLINE;
+  }
+  if (!BlocksWanted(context_, reservation.prompt.size(), reservation.max_tokens).ok()) {
+    return v1::CAUSE_NO_ROOM;
+  }
+  return v1::CAUSE_UNSPECIFIED;
+}
+
+void DecodeRole::Enqueue(const AttemptId& id, kvtransfer::Reservation reservation) {
+  const Time now = context_.executor.Now();
+  auto attempt = std::make_unique<Attempt>();
+  attempt->id = id;
+  attempt->admitted_at = now - reservation.age;
+  if (reservation.remaining.has_value()) {
+    attempt->deadline_at = now + *reservation.remaining;
+    attempt->deadline =
+        context_.executor.PostAt(*attempt->deadline_at, [this, id] { OnDeadline(id); });
+  }
+  attempt->claim = context_.room.Add(
+      {attempt->admitted_at,
+       *BlocksWanted(context_, reservation.prompt.size(), reservation.max_tokens),
+       [this, id](kv::BlockLease lease) { OnRoom(id, std::move(lease)); }, nullptr});
+  // Runs after the room's own turn: whoever is still queued then stands behind others.
+  attempt->patience = context_.executor.PostAt(now, [this, id] { sink_.Wait(id); });
+  attempt->reservation = std::move(reservation);
+  attempts_[id] = std::move(attempt);
+  context_.sessions.Touch();
+}
+
+void DecodeRole::OnRoom(const AttemptId& id, kv::BlockLease lease) {
+  Attempt& attempt = *attempts_.at(id);
+  attempt.claim.reset();
+  attempt.patience.Cancel();
+  attempt.state = DecodeState::kGranted;
+  attempt.lease = std::move(lease);
+  attempt.lease.SetState(kv::BlockState::kFilling);
+  std::vector<kvtransfer::TransferSink::GroupGrant> groups;
+  for (const std::vector<kv::BlockId>& blocks : attempt.lease.blocks())
+    groups.push_back({0, blocks});
+  sink_.Grant(id, std::move(groups));
+  context_.sessions.Touch();
+}
+
+void DecodeRole::OnDropped(const AttemptId& id, v1::Cause cause) {
+  const auto found = attempts_.find(id);
+  if (found == attempts_.end()) return;
+  Attempt& attempt = *found->second;
+  if (attempt.state == DecodeState::kQueued) return Forget(id);
+  attempt.state = DecodeState::kQuiescing;
+  attempt.deadline.Cancel();
+  context_.log.Info("reservation dropped",
+                    {{"request", id.ToString()}, {"cause", kvtransfer::CauseLabel(cause)}});
+  if (cause != v1::CAUSE_RELEASED) context_.sessions.Emit(id.router, LostEvent(id, cause));
+}
+
+void DecodeRole::OnQuiesced(const AttemptId& id) {
+  if (Has(id)) Forget(id);
+}
+
+v1::Cause DecodeRole::OnCommit(const AttemptId& id, std::string decoder_state) {
+  Attempt& attempt = *attempts_.at(id);
+  const absl::Status status = Generate(attempt, decoder_state);
+  if (status.ok()) return v1::CAUSE_UNSPECIFIED;
+  context_.log.Warning("commit refused",
+                       {{"request", id.ToString()}, {"why", std::string(status.message())}});
+  attempt.generation.reset();
+  attempt.state = DecodeState::kQuiescing;
+  attempt.deadline.Cancel();
+  context_.sessions.Emit(id.router, LostEvent(id, v1::CAUSE_MALFORMED));
+  return v1::CAUSE_MALFORMED;
+}
+
+absl::Status DecodeRole::Generate(Attempt& attempt, const std::string& decoder_state) {
+  const AttemptId id = attempt.id;
+  proto::DecoderStateLimits limits;
+  limits.vocab_size = context_.options.vocab_size;
+  limits.context_length = context_.options.context_length;
+  BATON_ASSIGN_OR_RETURN(DecoderState state, proto::Parse(decoder_state, limits));
+  if (state.attempt != id || state.prompt != attempt.reservation.prompt ||
+      state.stop.max_tokens != attempt.reservation.max_tokens || state.choices.size() != 1 ||
+      state.choices[0].tokens.size() != 1) {
+    return absl::InvalidArgumentError("the state is not the one that was reserved for");
+  }
+  engine::NewSequence sequence;
+  sequence.state = std::move(state);
+  sequence.state.age = context_.executor.Now() - attempt.admitted_at;
+  sequence.filled = static_cast<uint32_t>(sequence.state.prompt.size());
+  sequence.lease = std::move(attempt.lease);
+  attempt.generation = std::make_unique<Generation>(id, context_.engine, context_.sessions,
+                                                    attempt.attached, [this, id] { Forget(id); });
+  BATON_RETURN_IF_ERROR(attempt.generation->Start(std::move(sequence)));
+  attempt.state = DecodeState::kGenerating;
+  if (!attempt.attached) {
+    attempt.patience =
+        context_.executor.PostAfter(context_.options.lease, [this, id] { OnUnattached(id); });
+  }
+  context_.sessions.Touch();
+  return absl::OkStatus();
+}
+
+void DecodeRole::Attach(const AttemptId& id) {
+  Attempt& attempt = *attempts_.at(id);
+  attempt.attached = true;
+  if (attempt.generation == nullptr) return;
+  attempt.patience.Cancel();
+  attempt.generation->Attach();  // may be the end of it
+}
+
+void DecodeRole::OnUnattached(const AttemptId& id) {
+  context_.sessions.Emit(id.router, LostEvent(id, v1::CAUSE_LEASE_EXPIRED));
+  Finish(*attempts_.at(id), v1::CAUSE_LEASE_EXPIRED);
+}
+
+void DecodeRole::OnDeadline(const AttemptId& id) {
+  Attempt& attempt = *attempts_.at(id);
+  if (attempt.state != DecodeState::kQueued) context_.sessions.Emit(id.router, ExpiredEvent(id));
+  Finish(attempt, v1::CAUSE_DEADLINE);
+}
+
+void DecodeRole::Cancel(const AttemptId& id) {
+  const auto found = attempts_.find(id);
+  if (found != attempts_.end()) return Finish(*found->second, v1::CAUSE_CANCELLED);
+  sink_.Drop(id, v1::CAUSE_CANCELLED);  // never seen: its Reserve will be refused
+}
+
+void DecodeRole::DropRouter(const Epoch& router, v1::Cause cause) {
+  const AttemptId first{router, 0, 0};
+  for (auto it = attempts_.lower_bound(first);
+       it != attempts_.end() && it->first.router == router;) {
+    Attempt& attempt = *(it++)->second;
+    Finish(attempt, cause);
+  }
+}
+
+void DecodeRole::Finish(Attempt& attempt, v1::Cause cause) {
+  const AttemptId id = attempt.id;
+  switch (attempt.state) {
+    case DecodeState::kQueued:
+      sink_.Drop(id, cause);
+      return Forget(id);
+    case DecodeState::kGranted:
+      attempt.state = DecodeState::kQuiescing;
+      attempt.deadline.Cancel();
+      return sink_.Drop(id, cause);  // OnQuiesced follows
+    case DecodeState::kGenerating:
+    case DecodeState::kKept:
+      return Forget(id);
+    case DecodeState::kQuiescing:
+      return;
+  }
+}
+
+void DecodeRole::Forget(const AttemptId& id) {
+  const auto node = attempts_.extract(id);
+  if (node.mapped()->claim.has_value()) context_.room.Cancel(*node.mapped()->claim);
+  context_.tombstones.Add(id);
+  context_.sessions.Touch();
+}
+
+QueueLoad DecodeRole::Queued() const {
+  QueueLoad load;
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt->state == DecodeState::kQueued) ++load.waiting;
+  }
+  return load;
+}
+
+std::optional<DecodeState> DecodeRole::state(const AttemptId& id) const {
+  const auto found = attempts_.find(id);
+  if (found == attempts_.end()) return std::nullopt;
+  const Attempt& attempt = *found->second;
+  const bool kept = attempt.state == DecodeState::kGenerating && !attempt.generation->running();
+  return kept ? DecodeState::kKept : attempt.state;
+}
+
+}  // namespace baton::worker

@@ -1,0 +1,354 @@
+#include "prefill_worker/prefill_role.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/hash.h"
+#include "common/status_macros.h"
+#include "proto/mapping/decoder_state.h"
+#include "proto/mapping/ids.h"
+#include "worker/blocks_wanted.h"
+#include "worker/events.h"
+
+namespace baton::worker {
+namespace {
+
+using kvtransfer::Outcome;
+using kvtransfer::TransferEnd;
+
+kvtransfer::TransferSource::Options SourceOptions(const WorkerOptions& options) {
+  kvtransfer::TransferSource::Options out;
+  out.epoch = options.epoch;
+  out.layout_fp = options.layout_fp;
+  out.numerics_id = options.numerics_id;
+  out.layer_groups = options.layer_groups;
+  out.heartbeat = options.heartbeat;
+  out.lease = options.lease;
+  return out;
+}
+
+}  // namespace
+
+struct PrefillRole::Attempt : SequenceOwner {
+  Attempt(PrefillRole& r, Submission s) : role(r), submission(std::move(s)) {}
+
+  const AttemptId& id() const { return submission.state.attempt; }
+  uint32_t prompt_tokens() const { return static_cast<uint32_t>(submission.state.prompt.size()); }
+
+  bool waits_at_sink() const {
+    return state == PrefillState::kReserving || state == PrefillState::kWaiting ||
+           state == PrefillState::kLeaving;
+  }
+
+  void OnLayerReady(uint32_t layer, uint32_t tokens) override {
+    role.OnLayerReady(*this, layer, tokens);
+  }
+  void OnToken(const engine::TokenEvent& event) override { role.OnFirstToken(*this, event); }
+  void OnSequenceFailed(const absl::Status& status) override {
+    sequence.reset();
+    role.OnSequenceFailed(*this, status);
+  }
+
+  PrefillRole& role;
+  const Submission submission;
+  PrefillState state = PrefillState::kQueued;
+  TimerHandle deadline;
+
+  std::optional<Room::ClaimId> claim;  // kQueued
+  // From Room until the source is rid of them, whoever has the lease.
+  kv::GroupBlocks blocks;
+  kv::BlockPin pin;
+  kv::BlockLease lease;   // until the sequence starts
+  bool oversize = false;  // let past the quarter as the oldest
+
+  size_t next_sink = 0;
+  kvtransfer::SinkAddress sink;  // asked last
+  Time asked_first{};
+  TimerHandle patience;
+
+  std::optional<engine::SequenceId> sequence;
+  Time started{};
+  uint32_t computed = 0;                 // tokens whose last layer is ready
+  std::vector<uint32_t> shipped_blocks;  // per layer
+};
+
+PrefillRole::PrefillRole(WorkerContext& context, kvtransfer::SinkDialer& dialer,
+                         std::vector<kvtransfer::Transport*> transports)
+    : context_(context),
+      metrics_(context.metrics),
+      source_(SourceOptions(context.options), context.executor, dialer, std::move(transports),
+              *this, &metrics_) {}
+
+PrefillRole::~PrefillRole() {
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt->claim.has_value()) context_.room.Cancel(*attempt->claim);
+    if (attempt->sequence.has_value()) context_.engine.Remove(*attempt->sequence);
+  }
+}
+
+absl::Status PrefillRole::Submit(Submission submission) {
+  const DecoderState& state = submission.state;
+  if (state.choices.size() != 1 || !state.choices[0].tokens.empty()) {
+    return absl::UnimplementedError("choices: a prompt phase starts one choice without tokens");
+  }
+  BATON_ASSIGN_OR_RETURN(std::vector<uint32_t> wanted,
+                         BlocksWanted(context_, state.prompt.size(), 1));
+  const AttemptId id = state.attempt;
+  auto attempt = std::make_unique<Attempt>(*this, std::move(submission));
+  if (attempt->submission.deadline.has_value()) {
+    attempt->deadline = context_.executor.PostAt(
+        *attempt->submission.deadline, [this, id] { Finish(*attempts_.at(id), ExpiredEvent(id)); });
+  }
+  attempt->claim =
+      context_.room.Add({attempt->submission.admitted_at, std::move(wanted),
+                         [this, id](kv::BlockLease lease) { OnRoom(id, std::move(lease)); },
+                         [this, id] { return MayTakeBlocks(id); }});
+  attempts_[id] = std::move(attempt);
+  return absl::OkStatus();
+}
+
+// Room is taken one step ahead of the start, and requests that wait at sinks hold at most a quarter
+// of the pool: or one of any size beyond it, when it is the oldest of them.
+bool PrefillRole::MayTakeBlocks(const AttemptId& id) const {
+  const Attempt& candidate = *attempts_.at(id);
+  uint64_t ahead = 0;
+  bool oldest = true;
+  bool oversize = false;
+  for (const auto& [other_id, other] : attempts_) {
+    if (other->state == PrefillState::kRunning) ahead += other->prompt_tokens() - other->computed;
+    if (other->state == PrefillState::kReserving) ahead += other->prompt_tokens();
+    if (!other->waits_at_sink()) continue;
+    oversize |= other->oversize;
+    oldest &= candidate.submission.admitted_at <= other->submission.admitted_at;
+  }
+  if (ahead > 2 * uint64_t{context_.options.step_tokens}) return false;
+  const uint64_t wanted = kv::BlocksFor(candidate.prompt_tokens(), context_.options.block_size);
+  return HeldByWaiting() + wanted <= Quarter() || (oldest && !oversize);
+}
+
+uint64_t PrefillRole::Quarter() const { return context_.options.pool_blocks[0] / 4; }
+
+uint64_t PrefillRole::HeldByWaiting() const {
+  uint64_t blocks = 0;
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt->waits_at_sink()) blocks += attempt->blocks[0].size();
+  }
+  return blocks;
+}
+
+void PrefillRole::OnRoom(const AttemptId& id, kv::BlockLease lease) {
+  Attempt& attempt = *attempts_.at(id);
+  attempt.claim.reset();
+  attempt.blocks = lease.blocks();
+  attempt.oversize = HeldByWaiting() + attempt.blocks[0].size() > Quarter();
+  attempt.lease = std::move(lease);
+  attempt.asked_first = context_.executor.Now();
+  AskNextSink(attempt);
+}
+
+void PrefillRole::AskNextSink(Attempt& attempt) {
+  const AttemptId id = attempt.id();
+  const std::vector<v1::Sink>& sinks = attempt.submission.sinks;
+  if (attempt.next_sink == sinks.size()) return Finish(attempt, NoRoomEvent(id));
+  const v1::Sink& sink = sinks[attempt.next_sink++];
+  attempt.sink = {sink.address(), proto::Get(sink.epoch())};
+  attempt.state = PrefillState::kReserving;
+  const Time now = context_.executor.Now();
+  const DecoderState state = StateAt(attempt.submission, now);
+  kvtransfer::ReserveRequest request;
+  request.prompt = state.prompt;
+  request.cache_namespace = state.cache_namespace;
+  request.n = 1;
+  request.max_tokens = state.stop.max_tokens;
+  request.age = state.age;
+  request.remaining = state.remaining;
+  source_.Reserve(id, attempt.sink, request);
+  const Duration share = context_.options.reserve_patience / sinks.size();
+  attempt.patience = context_.executor.PostAfter(share, [this, id] { OnPatienceOver(id); });
+  context_.sessions.Touch();
+}
+
+void PrefillRole::OnPatienceOver(const AttemptId& id) {
+  Attempt& attempt = *attempts_.at(id);
+  attempt.state = PrefillState::kLeaving;
+  source_.Release(id);
+}
+
+void PrefillRole::OnWaiting(const AttemptId& id) {
+  Attempt& attempt = *attempts_.at(id);
+  if (attempt.state != PrefillState::kReserving) return;
+  attempt.state = PrefillState::kWaiting;
+  context_.room.Poke();  // others may start meanwhile
+}
+
+void PrefillRole::OnGranted(const AttemptId& id, const std::vector<uint32_t>& /*first_needed*/) {
+  Attempt& attempt = *attempts_.at(id);
+  if (attempt.state != PrefillState::kReserving && attempt.state != PrefillState::kWaiting) return;
+  attempt.patience.Cancel();
+  const Time now = context_.executor.Now();
+  v1::WorkerEvent event;
+  v1::Started& started = *event.mutable_started();
+  proto::Set(id, *started.mutable_attempt());
+  started.set_sink_address(attempt.sink.address);
+  proto::Set(attempt.sink.epoch, *started.mutable_sink_epoch());
+  started.set_reserve_wait_ns(static_cast<uint64_t>((now - attempt.asked_first).count()));
+  context_.sessions.Emit(id.router, std::move(event));
+  StartSequence(attempt);
+}
+
+void PrefillRole::StartSequence(Attempt& attempt) {
+  attempt.state = PrefillState::kRunning;
+  attempt.started = context_.executor.Now();
+  attempt.shipped_blocks.assign(context_.options.layer_groups.size(), 0);
+  attempt.pin = context_.room.pool().Pin(attempt.blocks);
+  engine::NewSequence sequence;
+  sequence.state = StateAt(attempt.submission, attempt.started);
+  sequence.lease = std::move(attempt.lease);
+  sequence.mode = engine::SequenceMode::kPrefillOnly;
+  absl::StatusOr<engine::SequenceId> added = context_.engine.Add(std::move(sequence), attempt);
+  if (!added.ok()) return OnSequenceFailed(attempt, added.status());
+  attempt.sequence = *added;
+  context_.room.Poke();
+}
+
+// Ships what this chunk completed of the layer: full blocks, and at the end of the prompt the last
+// one, whose unwritten slots are zero.
+void PrefillRole::OnLayerReady(Attempt& attempt, uint32_t layer, uint32_t tokens) {
+  const uint32_t block_size = context_.options.block_size;
+  const uint32_t done = tokens == attempt.prompt_tokens()
+                            ? static_cast<uint32_t>(kv::BlocksFor(tokens, block_size))
+                            : tokens / block_size;
+  if (layer + 1 == attempt.shipped_blocks.size()) attempt.computed = tokens;
+  uint32_t& shipped = attempt.shipped_blocks[layer];
+  if (shipped >= done) return;
+  const std::vector<kv::BlockId>& blocks = attempt.blocks[context_.options.layer_groups[layer]];
+  kvtransfer::BlockRun run;
+  run.layer = layer;
+  run.first_ordinal = shipped;
+  run.blocks.assign(blocks.begin() + shipped, blocks.begin() + done);
+  shipped = done;
+  source_.Ship(attempt.id(), run);
+}
+
+void PrefillRole::OnFirstToken(Attempt& attempt, const engine::TokenEvent& event) {
+  if (attempt.state != PrefillState::kRunning) return;
+  const Time now = context_.executor.Now();
+  v1::WorkerEvent out;
+  *out.mutable_first_token()->mutable_token() = MakeToken(attempt.id(), event);
+  out.mutable_first_token()->set_prefill_ns(static_cast<uint64_t>((now - attempt.started).count()));
+  if (event.finish_reason != engine::FinishReason::kNone) return Finish(attempt, std::move(out));
+  context_.sessions.Emit(attempt.id().router, std::move(out));
+  Commit(attempt, event);
+}
+
+void PrefillRole::Commit(Attempt& attempt, const engine::TokenEvent& event) {
+  attempt.state = PrefillState::kCommitting;
+  DecoderState state = StateAt(attempt.submission, context_.executor.Now());
+  state.choices[0].tokens.push_back(event.token);
+  source_.Commit(attempt.id(), {TokenChainHash(state.prompt), proto::Serialize(state)});
+}
+
+void PrefillRole::OnSequenceFailed(Attempt& attempt, const absl::Status& status) {
+  if (attempt.state == PrefillState::kCommitting) return;  // its token is out and its KV complete
+  Finish(attempt, FailedEvent(attempt.id(), status, v1::CAUSE_INTERNAL));
+}
+
+void PrefillRole::OnEnded(const AttemptId& id, const TransferEnd& end) {
+  const auto found = attempts_.find(id);
+  if (found == attempts_.end()) return;
+  Attempt& attempt = *found->second;
+  attempt.patience.Cancel();
+  switch (attempt.state) {
+    case PrefillState::kReserving:
+    case PrefillState::kWaiting:
+    case PrefillState::kLeaving:
+      context_.log.Info("no grant", {{"request", id.ToString()},
+                                     {"sink", attempt.sink.address},
+                                     {"cause", kvtransfer::CauseLabel(end.cause)}});
+      return AskNextSink(attempt);
+    case PrefillState::kRunning:
+    case PrefillState::kCommitting:
+      return OnTransferOver(attempt, end);
+    case PrefillState::kQueued:
+    case PrefillState::kEnding:
+      return Forget(id);
+  }
+}
+
+void PrefillRole::OnTransferOver(Attempt& attempt, const TransferEnd& end) {
+  const AttemptId id = attempt.id();
+  if (end.outcome == Outcome::kCommitted) {
+    v1::WorkerEvent event;
+    v1::HandedOff& handed_off = *event.mutable_handed_off();
+    proto::Set(id, *handed_off.mutable_attempt());
+    handed_off.set_handoff_ns(static_cast<uint64_t>(end.handoff.count()));
+    handed_off.set_bytes(end.bytes);
+    context_.sessions.Emit(id.router, std::move(event));
+  } else {
+    context_.log.Warning("handoff broken", {{"request", id.ToString()},
+                                            {"sink", attempt.sink.address},
+                                            {"cause", kvtransfer::CauseLabel(end.cause)}});
+    if (attempt.state == PrefillState::kRunning) {
+      const absl::Status status = absl::UnavailableError("the handoff to the sink was broken");
+      context_.sessions.Emit(id.router, FailedEvent(id, status, end.cause));
+    }
+  }
+  Forget(id);
+}
+
+void PrefillRole::Cancel(const AttemptId& id) {
+  const auto found = attempts_.find(id);
+  if (found != attempts_.end()) Finish(*found->second, std::nullopt);
+}
+
+void PrefillRole::DropRouter(const Epoch& router, v1::Cause /*cause*/) {
+  const AttemptId first{router, 0, 0};
+  for (auto it = attempts_.lower_bound(first);
+       it != attempts_.end() && it->first.router == router;) {
+    Attempt& attempt = *(it++)->second;
+    Finish(attempt, std::nullopt);
+  }
+}
+
+void PrefillRole::Finish(Attempt& attempt, std::optional<v1::WorkerEvent> event) {
+  if (attempt.state == PrefillState::kEnding) return;
+  const AttemptId id = attempt.id();
+  const bool silent = attempt.state == PrefillState::kCommitting;
+  if (event.has_value() && !silent) context_.sessions.Emit(id.router, *std::move(event));
+  attempt.state = PrefillState::kEnding;
+  attempt.deadline.Cancel();
+  attempt.patience.Cancel();
+  if (attempt.sequence.has_value()) context_.engine.Remove(*std::exchange(attempt.sequence, {}));
+  if (!source_.state(id).has_value()) return Forget(id);
+  source_.Release(id);  // OnEnded follows
+  context_.sessions.Touch();
+}
+
+void PrefillRole::Forget(const AttemptId& id) {
+  const auto node = attempts_.extract(id);
+  Attempt& attempt = *node.mapped();
+  if (attempt.claim.has_value()) context_.room.Cancel(*attempt.claim);
+  if (attempt.sequence.has_value()) context_.engine.Remove(*attempt.sequence);
+  context_.tombstones.Add(id);
+  context_.room.Poke();
+  context_.sessions.Touch();
+}
+
+QueueLoad PrefillRole::Queued() const {
+  QueueLoad load;
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt->state >= PrefillState::kRunning) continue;
+    ++load.waiting;
+    load.prefill_tokens += attempt->prompt_tokens();
+  }
+  return load;
+}
+
+std::optional<PrefillState> PrefillRole::state(const AttemptId& id) const {
+  const auto found = attempts_.find(id);
+  if (found == attempts_.end()) return std::nullopt;
+  return found->second->state;
+}
+
+}  // namespace baton::worker

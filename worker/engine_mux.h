@@ -1,0 +1,64 @@
+// The worker's engine, with the events of each sequence going to whoever added it.
+#ifndef BATON_WORKER_ENGINE_MUX_H_
+#define BATON_WORKER_ENGINE_MUX_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/engine.h"
+
+namespace baton::worker {
+
+// May remove its sequence, and die, in any of these calls.
+class SequenceOwner {
+ public:
+  virtual ~SequenceOwner() = default;
+  // Of a kPrefillOnly sequence.
+  virtual void OnLayerReady(uint32_t /*layer*/, uint32_t /*tokens*/) {}
+  virtual void OnToken(const engine::TokenEvent& event) = 0;
+  // It has left the engine.
+  virtual void OnSequenceFailed(const absl::Status& status) = 0;
+};
+
+// Owner thread: the executor's.
+class EngineMux : private engine::Engine::Listener {
+ public:
+  struct Environment {
+    const Vocab& vocab;
+    Executor& executor;
+    engine::ModelRunner& runner;
+    kv::BlockPool& pool;
+    engine::EngineMetrics& metrics;
+    std::function<void()> on_step_end;
+  };
+  EngineMux(const engine::EngineOptions& options, const Environment& environment);
+
+  // `owner` must outlive the sequence: until Remove, its failure or (kGenerate) its last token.
+  absl::StatusOr<engine::SequenceId> Add(engine::NewSequence sequence, SequenceOwner& owner);
+  void Remove(engine::SequenceId sequence);
+
+  void SetWaitingForRoom(uint32_t requests) { engine_.SetWaitingForRoom(requests); }
+  engine::EngineLoad Load() const { return engine_.Load(); }
+  bool idle() const { return engine_.idle(); }
+
+ private:
+  struct Owned {
+    SequenceOwner* owner = nullptr;
+    engine::SequenceMode mode = engine::SequenceMode::kGenerate;
+  };
+  void OnLayerReady(engine::SequenceId sequence, uint32_t layer, uint32_t tokens) override;
+  void OnToken(const engine::TokenEvent& event) override;
+  void OnSequenceFailed(engine::SequenceId sequence, absl::Status status) override;
+  void OnStepEnd() override { on_step_end_(); }
+
+  const std::function<void()> on_step_end_;
+  std::map<engine::SequenceId, Owned> owners_;
+  engine::Engine engine_;
+};
+
+}  // namespace baton::worker
+
+#endif  // BATON_WORKER_ENGINE_MUX_H_

@@ -1,0 +1,68 @@
+#include "worker/events.h"
+
+#include <string>
+
+#include "proto/mapping/ids.h"
+
+namespace baton::worker {
+namespace {
+
+v1::FinishReason ReasonOf(engine::FinishReason reason) {
+  switch (reason) {
+    case engine::FinishReason::kNone:
+      return v1::FINISH_REASON_UNSPECIFIED;
+    case engine::FinishReason::kStop:
+      return v1::FINISH_REASON_STOP;
+    case engine::FinishReason::kLength:
+      return v1::FINISH_REASON_LENGTH;
+  }
+  return v1::FINISH_REASON_UNSPECIFIED;
+}
+
+}  // namespace
+
+v1::Token MakeToken(const AttemptId& attempt, const engine::TokenEvent& event) {
+  v1::Token token;
+  proto::Set(attempt, *token.mutable_attempt());
+  token.set_choice(event.choice);
+  token.set_position(event.position);
+  token.set_token(event.token);
+  token.set_visible_bytes(event.visible_bytes);
+  token.set_finish_reason(ReasonOf(event.finish_reason));
+  return token;
+}
+
+v1::WorkerEvent TokenEventOf(const AttemptId& attempt, const engine::TokenEvent& event) {
+  v1::WorkerEvent out;
+  *out.mutable_token() = MakeToken(attempt, event);
+  return out;
+}
+
+v1::WorkerEvent LostEvent(const AttemptId& attempt, v1::Cause cause) {
+  v1::WorkerEvent out;
+  proto::Set(attempt, *out.mutable_lost()->mutable_attempt());
+  out.mutable_lost()->set_cause(cause);
+  return out;
+}
+
+v1::WorkerEvent NoRoomEvent(const AttemptId& attempt) {
+  v1::WorkerEvent out;
+  proto::Set(attempt, *out.mutable_no_room()->mutable_attempt());
+  return out;
+}
+
+v1::WorkerEvent FailedEvent(const AttemptId& attempt, const absl::Status& status, v1::Cause cause) {
+  v1::WorkerEvent out;
+  proto::Set(attempt, *out.mutable_failed()->mutable_attempt());
+  out.mutable_failed()->set_code(status.raw_code());
+  out.mutable_failed()->set_message(std::string(status.message()));
+  out.mutable_failed()->set_cause(cause);
+  return out;
+}
+
+v1::WorkerEvent ExpiredEvent(const AttemptId& attempt) {
+  return FailedEvent(attempt, absl::DeadlineExceededError("the deadline passed at the worker"),
+                     v1::CAUSE_DEADLINE);
+}
+
+}  // namespace baton::worker

@@ -1,0 +1,81 @@
+// What the two roles add to a worker, and what a worker gives them.
+#ifndef BATON_WORKER_ROLE_H_
+#define BATON_WORKER_ROLE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "baton/worker/v1/worker.pb.h"
+#include "common/decoder_state.h"
+#include "common/executor.h"
+#include "common/ids.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/random.h"
+#include "common/time.h"
+#include "kvtransfer/tombstones.h"
+#include "worker/engine_mux.h"
+#include "worker/room.h"
+#include "worker/router_sessions.h"
+#include "worker/worker_options.h"
+
+namespace baton::worker {
+
+// The shared half of a worker, as roles see it. Owner thread: the executor's.
+struct WorkerContext {
+  const WorkerOptions& options;
+  Executor& executor;
+  Random& random;
+  MetricsRegistry& metrics;
+  const Logger& log;
+  RouterSessions& sessions;
+  EngineMux& engine;
+  Room& room;
+  kvtransfer::Tombstones& tombstones;
+  // No new work is taken.
+  const bool& draining;
+};
+
+// One attempt as it came from a router, on the local clock.
+struct Submission {
+  DecoderState state;  // `age` and `remaining` as of `received`
+  std::vector<v1::Sink> sinks;
+  Time admitted_at;              // received - age
+  std::optional<Time> deadline;  // received + remaining
+};
+
+// The state with `age` and `remaining` as of `now`.
+DecoderState StateAt(const Submission& submission, Time now);
+
+// What a worker has outside of the engine.
+struct QueueLoad {
+  uint32_t waiting = 0;
+  uint64_t prefill_tokens = 0;  // prompts that are not in the engine yet
+};
+
+// A set of attempts and what may happen to them. Every attempt ends by one function that gives
+// everything back. Owner thread: the executor's.
+class Role {
+ public:
+  virtual ~Role() = default;
+  virtual bool Has(const AttemptId& attempt) const = 0;
+  // The state is valid for the model; the attempt is not live and not a tombstone.
+  virtual absl::Status Submit(Submission submission) = 0;
+  virtual void Attach(const AttemptId& attempt) = 0;
+  // Ends it in any state, without an event to the router, which asked for it.
+  virtual void Cancel(const AttemptId& attempt) = 0;
+  // Ends everything of this router.
+  virtual void DropRouter(const Epoch& router, v1::Cause cause) = 0;
+  virtual QueueLoad Queued() const = 0;
+  virtual double transfer_bytes_per_second() const { return 0; }
+  // After the events of a step.
+  virtual void OnStepEnd() {}
+  // Attempts here, in any state; 0 at idle.
+  virtual size_t live() const = 0;
+};
+
+}  // namespace baton::worker
+
+#endif  // BATON_WORKER_ROLE_H_

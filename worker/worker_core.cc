@@ -1,0 +1,175 @@
+#include "worker/worker_core.h"
+
+#include <string>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "proto/mapping/decoder_state.h"
+#include "proto/mapping/ids.h"
+#include "worker/events.h"
+
+namespace baton::worker {
+namespace {
+
+absl::Status Refusal(const char* reason, const std::string& text) {
+  return absl::FailedPreconditionError(std::string(reason) + ": " + text);
+}
+
+engine::EngineOptions EngineOptionsOf(const WorkerOptions& options) {
+  engine::EngineOptions out;
+  out.step_tokens = options.step_tokens;
+  out.max_running = options.max_running;
+  out.context_length = options.context_length;
+  out.block_size = options.block_size;
+  return out;
+}
+
+}  // namespace
+
+WorkerCore::WorkerCore(const WorkerOptions& options, const Environment& environment)
+    : options_(options),
+      env_(environment),
+      engine_metrics_(env_.metrics),
+      pool_(options_.pool_blocks),
+      room_(env_.executor, pool_),
+      tombstones_(env_.executor, 2 * options_.lease),
+      sessions_({options_.heartbeat, options_.lease}, env_.executor, env_.metrics, *this),
+      engine_(EngineOptionsOf(options_), {env_.vocab, env_.executor, env_.runner, pool_,
+                                          engine_metrics_, [this] { OnStepEnd(); }}),
+      context_{options_,  env_.executor, env_.random, env_.metrics, env_.log,
+               sessions_, engine_,       room_,       tombstones_,  draining_},
+      local_(context_) {
+  engine_metrics_.SetBlocks(pool_.Counts());
+}
+
+WorkerCore::~WorkerCore() = default;
+
+absl::Status WorkerCore::Submit(const v1::SubmitRequest& request) {
+  const AttemptId attempt = proto::Get(request.state().attempt());
+  BATON_RETURN_IF_ERROR(CheckWho(request, attempt));
+  BATON_ASSIGN_OR_RETURN(Submission submission, Validated(request));
+  if (Waiting() >= options_.max_queue) {
+    return absl::ResourceExhaustedError("the worker's queue is full (" +
+                                        std::to_string(options_.max_queue) + " requests wait)");
+  }
+  Role& role = submission.sinks.empty() ? local_ : *role_;
+  BATON_RETURN_IF_ERROR(role.Submit(std::move(submission)));
+  sessions_.NoteSubmit(attempt.router, request.submit_number());
+  return absl::OkStatus();
+}
+
+absl::Status WorkerCore::CheckWho(const v1::SubmitRequest& request,
+                                  const AttemptId& attempt) const {
+  if (proto::Get(request.worker_epoch()) != options_.epoch) {
+    return Refusal(kReasonStaleEpoch, "this worker is another process");
+  }
+  if (!sessions_.IsOpen(attempt.router, request.session_number())) {
+    return Refusal(kReasonStaleSession, "session " + std::to_string(request.session_number()) +
+                                            " of this router is not open here");
+  }
+  if (local_.Has(attempt) || role_->Has(attempt)) {
+    return absl::AlreadyExistsError("attempt " + attempt.ToString() + " is live here");
+  }
+  if (tombstones_.Contains(attempt)) {
+    return Refusal(kReasonTombstone, "attempt " + attempt.ToString() + " is over");
+  }
+  if (draining_) return absl::UnavailableError("the worker is draining");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Submission> WorkerCore::Validated(const v1::SubmitRequest& request) const {
+  proto::DecoderStateLimits limits;
+  limits.vocab_size = options_.vocab_size;
+  limits.context_length = options_.context_length;
+  Submission submission;
+  BATON_ASSIGN_OR_RETURN(submission.state, proto::FromProto(request.state(), limits));
+  submission.sinks.assign(request.sinks().begin(), request.sinks().end());
+  const Time now = env_.executor.Now();
+  submission.admitted_at = now - submission.state.age;
+  if (submission.state.remaining.has_value()) {
+    submission.deadline = now + *submission.state.remaining;
+  }
+  return submission;
+}
+
+void WorkerCore::Drain() {
+  draining_ = true;
+  sessions_.Touch();
+}
+
+bool WorkerCore::idle() const {
+  return local_.live() == 0 && role_->live() == 0 && room_.waiting() == 0 && engine_.idle();
+}
+
+uint32_t WorkerCore::Waiting() const {
+  return engine_.Load().waiting + local_.Queued().waiting + role_->Queued().waiting;
+}
+
+v1::WorkerLoad WorkerCore::Load() {
+  const engine::EngineLoad engine = engine_.Load();
+  const QueueLoad local = local_.Queued();
+  const QueueLoad role = role_->Queued();
+  engine_.SetWaitingForRoom(local.waiting + role.waiting);
+  engine_metrics_.SetBlocks(pool_.Counts());
+  v1::WorkerLoad load;
+  load.set_running(engine.running);
+  load.set_waiting(engine.waiting + local.waiting + role.waiting);
+  load.set_queued_prefill_tokens(engine.queued_prefill_tokens + local.prefill_tokens +
+                                 role.prefill_tokens);
+  for (const uint32_t free : pool_.free_blocks()) load.add_free_blocks(free);
+  load.set_prefill_tokens_per_second(engine.prefill_tokens_per_second);
+  load.set_decode_step_seconds(engine.decode_step_seconds);
+  load.set_transfer_bytes_per_second(role_->transfer_bytes_per_second());
+  load.set_draining(draining_);
+  return load;
+}
+
+v1::WorkerHello WorkerCore::Hello() const {
+  v1::WorkerHello hello;
+  proto::Set(options_.epoch, *hello.mutable_worker_epoch());
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_name(options_.name);
+  hello.set_role(options_.role);
+  hello.set_model(options_.model);
+  proto::Set(options_.numerics_id, *hello.mutable_numerics_id());
+  proto::Set(options_.layout_fp, *hello.mutable_layout_fp());
+  proto::Set(options_.vocab_hash, *hello.mutable_vocab_hash());
+  hello.set_block_size(options_.block_size);
+  for (const uint32_t blocks : options_.pool_blocks) hello.add_pool_blocks(blocks);
+  hello.set_context_length(options_.context_length);
+  hello.set_transfer_address(options_.transfer_address);
+  hello.set_lease_ms(static_cast<uint32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(options_.lease).count()));
+  hello.set_step_tokens(options_.step_tokens);
+  hello.set_draining(draining_);
+  return hello;
+}
+
+void WorkerCore::OnAttach(const AttemptId& attempt) {
+  if (local_.Has(attempt)) return;
+  if (role_->Has(attempt)) return role_->Attach(attempt);
+  // The router would wait for events that never come.
+  const bool known = tombstones_.Contains(attempt);
+  sessions_.Emit(attempt.router,
+                 LostEvent(attempt, known ? v1::CAUSE_TOMBSTONE : v1::CAUSE_RELEASED));
+}
+
+void WorkerCore::OnCancel(const AttemptId& attempt) {
+  tombstones_.Add(attempt);
+  local_.Cancel(attempt);
+  role_->Cancel(attempt);
+}
+
+void WorkerCore::OnRouterLost(const Epoch& router, v1::Cause cause) {
+  env_.log.Warning("router lost",
+                   {{"router", router.ToString()}, {"cause", v1::Cause_Name(cause)}});
+  local_.DropRouter(router, cause);
+  role_->DropRouter(router, cause);
+}
+
+void WorkerCore::OnStepEnd() {
+  role_->OnStepEnd();
+  sessions_.Flush();
+}
+
+}  // namespace baton::worker

@@ -1,0 +1,60 @@
+#ifndef BATON_WORKER_WORKER_OPTIONS_H_
+#define BATON_WORKER_WORKER_OPTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "baton/worker/v1/worker.pb.h"
+#include "common/ids.h"
+#include "common/time.h"
+#include "kv/block.h"
+
+namespace baton::worker {
+
+// Version of the router-worker protocol.
+inline constexpr uint32_t kProtocolVersion = 1;
+
+// What a worker is, in both roles: filled by main from flags and the loaded model.
+struct WorkerOptions {
+  // 128 random bits of this process.
+  Epoch epoch;
+  std::string name;
+  v1::Role role = v1::ROLE_UNSPECIFIED;
+  // Where sources open transfer sessions to this worker; told to routers.
+  std::string transfer_address;
+
+  // Of the loaded model.
+  std::string model;
+  Digest numerics_id;
+  Digest layout_fp;
+  Digest vocab_hash;
+  uint32_t vocab_size = 0;
+  uint32_t context_length = 0;
+
+  // KV memory, per group of the layout.
+  uint32_t block_size = 16;
+  std::vector<uint32_t> pool_blocks;
+  // Group of each layer of the layout.
+  std::vector<kv::GroupId> layer_groups;
+
+  uint32_t step_tokens = 64;
+  uint32_t max_running = 64;
+  // Attempts that have not started; beyond them Submit is RESOURCE_EXHAUSTED.
+  uint32_t max_queue = 1024;
+
+  Duration heartbeat = std::chrono::seconds(1);
+  // A router or peer that is silent for so long is lost; kept events wait no longer for Attach.
+  Duration lease = std::chrono::seconds(10);
+  // How long a source lets one request look for room at its sinks, all of them together.
+  Duration reserve_patience = std::chrono::seconds(5);
+
+  // INVALID_ARGUMENT naming the option.
+  absl::Status Validate() const;
+};
+
+}  // namespace baton::worker
+
+#endif  // BATON_WORKER_WORKER_OPTIONS_H_
