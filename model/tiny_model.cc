@@ -39,7 +39,8 @@ class TinyModelBuilder {
 
   GgufWriter Build() {
     AddKeys();
-    const uint32_t vocab = AddTinyVocab(writer_);
+    AddTinyVocab(writer_);
+    const uint32_t vocab = TinyVocabSize();
     writer_.AddUint32("llama.vocab_size", vocab);
     // Small against what the layers add, so that the answer depends on the prompt more than on the
     // last token alone, also when the head is tied.

@@ -9,6 +9,9 @@
 namespace baton::model {
 namespace {
 
+constexpr std::array<std::string_view, 3> kControlTokens = {"<|endoftext|>", "<|im_start|>",
+                                                            "<|im_end|>"};
+
 // Each pair joins two earlier tokens; "_" stands for the space that starts a word. Order = rank.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 75> kMerges = {{
     {"_", "t"},   {"h", "e"},    {"_", "a"},    {"i", "n"},  {"_t", "he"},  {"e", "r"},
@@ -68,9 +71,13 @@ std::string SpaceMarked(std::string_view piece) {
 
 }  // namespace
 
-uint32_t AddTinyVocab(GgufWriter& writer) {
+uint32_t TinyVocabSize() {
+  return static_cast<uint32_t>(kControlTokens.size() + 256 + kMerges.size());
+}
+
+void AddTinyVocab(GgufWriter& writer) {
   constexpr int32_t kNormal = 1, kControl = 3;
-  std::vector<std::string> tokens = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
+  std::vector<std::string> tokens(kControlTokens.begin(), kControlTokens.end());
   std::vector<int32_t> types(tokens.size(), kControl);
   for (std::string& token : ByteTokens()) tokens.push_back(std::move(token));
   std::vector<std::string> merges;
@@ -91,7 +98,6 @@ uint32_t AddTinyVocab(GgufWriter& writer) {
   writer.AddBool("tokenizer.ggml.add_bos_token", false);
   writer.AddBool("tokenizer.ggml.add_space_prefix", false);
   writer.AddString("tokenizer.chat_template", kChatTemplate);
-  return static_cast<uint32_t>(tokens.size());
 }
 
 }  // namespace baton::model

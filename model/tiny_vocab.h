@@ -14,8 +14,11 @@ inline constexpr int32_t kTinyEndOfText = 0;
 inline constexpr int32_t kTinyImStart = 1;
 inline constexpr int32_t kTinyImEnd = 2;  // the end token
 
-// Adds the tokenizer.* keys. Returns the number of tokens.
-uint32_t AddTinyVocab(GgufWriter& writer);
+// Number of tokens.
+uint32_t TinyVocabSize();
+
+// Adds the tokenizer.* keys.
+void AddTinyVocab(GgufWriter& writer);
 
 }  // namespace baton::model
 

@@ -1,0 +1,225 @@
+#include "model/model_runner.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kv/arena.h"
+#include "model/model_harness.h"
+#include "model/tiny_model.h"
+#include "sampling/sampler.h"
+
+namespace baton::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kMaxRows = 64;
+
+// The test's thread is the executor's thread.
+class QueueExecutor : public Executor {
+ public:
+  void Post(std::function<void()> task) override {
+    MutexLock lock(mutex_);
+    tasks_.push_back(std::move(task));
+    wake_.NotifyOne();
+  }
+  TimerHandle PostAt(Time, std::function<void()>) override { return TimerHandle(); }
+  Time Now() const override { return Time(); }
+
+  void RunOne() {
+    std::function<void()> task;
+    {
+      MutexLock lock(mutex_);
+      while (tasks_.empty()) wake_.Wait(mutex_);
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task();
+  }
+  bool RunOneIfAny() {
+    {
+      MutexLock lock(mutex_);
+      if (tasks_.empty()) return false;
+    }
+    RunOne();
+    return true;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar wake_;
+  std::deque<std::function<void()>> tasks_ BATON_GUARDED_BY(mutex_);
+};
+
+struct Recorder : engine::ModelRunner::Listener {
+  void OnLayerReady(engine::StepId step, uint32_t layer) override {
+    events.push_back(std::to_string(step) + " layer " + std::to_string(layer));
+  }
+  void OnStepDone(engine::StepResult r) override {
+    events.push_back(std::to_string(r.id) + " done");
+    result = std::move(r);
+    done = true;
+  }
+  std::vector<std::string> events;
+  engine::StepResult result;
+  bool done = false;
+};
+
+class ModelRunnerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = ::testing::TempDir() + "runner.gguf";
+    ASSERT_TRUE(WriteTinyModel(TinyModelOptions(), path_).ok());
+    auto model = Load(Options());
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+    kv::KvArena::Options arena;
+    arena.blocks = {16};
+    arena_ = *kv::KvArena::Create(model_.layout, arena);
+    runner_ = std::make_unique<ModelRunner>(model_, arena_->view(), executor_,
+                                            ModelRunner::Options{kMaxRows});
+    runner_->SetListener(&recorder_);
+  }
+
+  LoadOptions Options() const {
+    LoadOptions options;
+    options.path = path_;
+    options.backend = "reference";
+    return options;
+  }
+
+  engine::StepItem Item(std::vector<TokenId> tokens) const {
+    engine::StepItem item;
+    item.tokens = std::move(tokens);
+    item.block_tables = {{3, 1, 2, 0}};
+    item.sample = true;
+    return item;
+  }
+
+  engine::StepResult RunStep(std::vector<engine::StepItem> items) {
+    engine::Step step;
+    step.id = ++last_step_;
+    step.items = std::move(items);
+    runner_->Submit(std::move(step));
+    recorder_.done = false;
+    while (!recorder_.done) executor_.RunOne();
+    return recorder_.result;
+  }
+
+  std::vector<double> ExpectedLogits(const std::vector<TokenId>& tokens) {
+    ModelHarness::Options options;
+    options.load = Options();
+    const auto harness = ModelHarness::Create(options);
+    return (*harness)->RunAll(tokens, kMaxRows, static_cast<uint32_t>(tokens.size() - 1)).back();
+  }
+
+  std::string path_;
+  QueueExecutor executor_;
+  Recorder recorder_;
+  LoadedModel model_;
+  std::unique_ptr<kv::KvArena> arena_;
+  engine::StepId last_step_ = 0;
+  std::unique_ptr<ModelRunner> runner_;
+};
+
+TEST_F(ModelRunnerTest, LayersAreReadyInOrderBeforeTheStepIsDone) {
+  const engine::StepResult result = RunStep({Item({5, 6, 7})});
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  EXPECT_THAT(recorder_.events, ::testing::ElementsAre("1 layer 0", "1 layer 1", "1 done"));
+}
+
+TEST_F(ModelRunnerTest, GreedyTokenIsTheLargestLogit) {
+  const std::vector<TokenId> prompt = {10, 20, 30, 40, 50};
+  const engine::StepResult result = RunStep({Item(prompt)});
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  const std::vector<double> logits = ExpectedLogits(prompt);
+  EXPECT_EQ(result.items[0].token, std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+TEST_F(ModelRunnerTest, SampledTokenUsesTheUniformOfItsPosition) {
+  const std::vector<TokenId> prompt = {10, 20, 30};
+  const std::vector<double> logits = ExpectedLogits(prompt);
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    engine::StepItem item = Item(prompt);
+    item.sampling.temperature = 1.5f;
+    item.sampling.seed = seed;
+    item.choice = 2;
+    const engine::StepResult result = RunStep({item});
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    const auto uniform = sampling::UniformAt(seed, 2, prompt.size());
+    EXPECT_EQ(result.items[0].token, *sampling::SampleToken(logits, item.sampling, uniform));
+  }
+}
+
+TEST_F(ModelRunnerTest, ChunksAndDecodeRowsOfSeveralSequencesShareAStep) {
+  engine::StepItem first = Item({10, 20, 30, 40});
+  first.sample = false;
+  engine::StepItem second = Item({7});
+  second.block_tables = {{8}};
+  engine::StepResult result = RunStep({first, second});
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  engine::StepItem rest = Item({50});
+  rest.start_position = 4;
+  second.tokens = {result.items[1].token};
+  second.start_position = 1;
+  result = RunStep({second, rest});
+  const std::vector<double> logits = ExpectedLogits({10, 20, 30, 40, 50});
+  EXPECT_EQ(result.items[1].token, std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+TEST_F(ModelRunnerTest, BlocksAreZeroedBeforeTheStepRuns) {
+  const auto piece = arena_->Piece(1, kv::kValueArena, 3);
+  std::fill(piece.begin(), piece.end(), std::byte{0x55});
+  engine::Step step;
+  step.id = 9;
+  step.zero_blocks = {{0, 3}};
+  step.items = {Item({1})};
+  runner_->Submit(step);
+  while (!recorder_.done) executor_.RunOne();
+  const size_t slot_zero_only = 16 * sizeof(double);  // head 0, slot 0
+  EXPECT_TRUE(std::any_of(piece.begin(), piece.begin() + slot_zero_only,
+                          [](std::byte b) { return b != std::byte{0}; }));
+  EXPECT_TRUE(std::all_of(piece.begin() + slot_zero_only, piece.begin() + 16 * slot_zero_only,
+                          [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST_F(ModelRunnerTest, ABrokenStepEndsWithInternalAndTheNextOneRuns) {
+  const auto expect_refused = [&](const engine::StepItem& item, const std::string& what) {
+    const engine::StepResult result = RunStep({item});
+    EXPECT_EQ(result.status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(result.status.message()), HasSubstr(what));
+  };
+  expect_refused(Item({}), "no tokens");
+  expect_refused(Item({-1}), "token id -1");
+  expect_refused(Item({100000}), "token id 100000");
+  expect_refused(Item(std::vector<TokenId>(kMaxRows + 1, 1)), "block table too short");
+  engine::StepItem too_many = Item(std::vector<TokenId>(kMaxRows + 1, 1));
+  too_many.block_tables[0].push_back(5);
+  expect_refused(too_many, "65 tokens, not in 1..64");
+  engine::StepItem far = Item({1});
+  far.start_position = model_.config.context_length;
+  expect_refused(far, "past the context");
+  EXPECT_TRUE(RunStep({Item({1})}).status.ok());
+}
+
+TEST_F(ModelRunnerTest, NoEventArrivesAfterTheRunnerIsGone) {
+  engine::Step step;
+  step.items = {Item({1, 2, 3})};
+  runner_->Submit(step);
+  runner_.reset();
+  while (executor_.RunOneIfAny()) {
+  }
+  EXPECT_TRUE(recorder_.events.empty());
+}
+
+}  // namespace
+}  // namespace baton::model
