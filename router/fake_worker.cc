@@ -1,0 +1,222 @@
+#include "router/fake_worker.h"
+
+#include <utility>
+
+#include "common/check.h"
+#include "proto/mapping/ids.h"
+
+namespace baton::router {
+
+using worker::v1::SessionRequest;
+using worker::v1::SessionResponse;
+using worker::v1::WorkerEvent;
+
+// Lives in the core's hands; `shared` outlives it for what is on its way.
+class FakeWorker::Session : public WorkerSession {
+ public:
+  struct Shared {
+    WorkerSession::Listener* listener;
+  };
+
+  Session(FakeWorker& worker, Listener& listener)
+      : worker_(worker), shared_(std::make_shared<Shared>(Shared{&listener})) {
+    worker_.session_ = this;
+    ++worker_.sessions_opened;
+  }
+  ~Session() override { Detach(); }
+
+  void Send(SessionRequest message) override {
+    const std::string bytes = message.SerializeAsString();
+    worker_.executor_.Post([this, shared = shared_, bytes] {
+      if (shared->listener == nullptr) return;
+      SessionRequest copy;
+      BATON_CHECK(copy.ParseFromString(bytes));
+      worker_.Receive(copy);
+    });
+  }
+
+  void Close(absl::Status /*status*/) override { Detach(); }
+
+  void ToRouter(const SessionResponse& message) {
+    worker_.executor_.Post([shared = shared_, bytes = message.SerializeAsString()] {
+      SessionResponse copy;
+      BATON_CHECK(copy.ParseFromString(bytes));
+      if (shared->listener != nullptr) shared->listener->OnMessage(std::move(copy));
+    });
+  }
+
+  void End() {
+    worker_.session_ = nullptr;
+    worker_.executor_.Post([shared = shared_] {
+      if (shared->listener == nullptr) return;
+      std::exchange(shared->listener, nullptr)->OnClosed(absl::UnavailableError("crashed"));
+    });
+  }
+
+ private:
+  void Detach() {
+    shared_->listener = nullptr;
+    if (worker_.session_ == this) worker_.session_ = nullptr;
+  }
+
+  FakeWorker& worker_;
+  std::shared_ptr<Shared> shared_;
+};
+
+class FakeWorker::Client : public WorkerClient {
+ public:
+  explicit Client(FakeWorker& worker) : worker_(worker) {}
+
+  std::unique_ptr<WorkerSession> OpenSession(WorkerSession::Listener& listener) override {
+    return std::make_unique<Session>(worker_, listener);
+  }
+
+  void Submit(worker::v1::SubmitRequest request, Duration timeout,
+              std::function<void(absl::Status)> done) override {
+    worker_.submits.push_back(std::move(request));
+    if (worker_.submit_answer.has_value()) {
+      worker_.executor_.Post(
+          [done = std::move(done), status = *worker_.submit_answer] { done(status); });
+      return;
+    }
+    timeouts_.push_back(worker_.executor_.PostAfter(
+        timeout, [done = std::move(done)] { done(absl::DeadlineExceededError("no answer")); }));
+  }
+
+ private:
+  FakeWorker& worker_;
+  std::vector<TimerHandle> timeouts_;
+};
+
+FakeWorker::FakeWorker(Executor& executor, Options options)
+    : executor_(executor), options_(std::move(options)) {}
+
+std::unique_ptr<WorkerClient> FakeWorker::Connect() { return std::make_unique<Client>(*this); }
+
+void FakeWorker::Receive(const SessionRequest& request) {
+  if (request.has_hello()) {
+    session_number_ = request.hello().session_number();
+    if (options_.answers_hello) Hello();
+  } else if (request.has_heartbeat()) {
+    ++heartbeats;
+    if (answers_heartbeats) Send({});
+  } else if (request.has_attach()) {
+    attaches.push_back(proto::Get(request.attach().attempt()));
+  } else if (request.has_cancel()) {
+    cancels.push_back(proto::Get(request.cancel().attempt()));
+  }
+}
+
+void FakeWorker::Send(std::vector<WorkerEvent> events) {
+  if (session_ == nullptr) return;
+  SessionResponse message;
+  for (WorkerEvent& event : events) *message.add_events() = std::move(event);
+  session_->ToRouter(message);
+}
+
+void FakeWorker::Hello() {
+  WorkerEvent event;
+  auto* hello = event.mutable_hello();
+  proto::Set(options_.epoch, *hello->mutable_worker_epoch());
+  hello->set_session_number(session_number_);
+  hello->set_protocol_version(1);
+  hello->set_name(options_.name);
+  hello->set_role(options_.prefill ? worker::v1::ROLE_PREFILL : worker::v1::ROLE_DECODE);
+  hello->set_model("tiny");
+  proto::Set(options_.numerics_id, *hello->mutable_numerics_id());
+  proto::Set(options_.layout_fp, *hello->mutable_layout_fp());
+  proto::Set(options_.vocab_hash, *hello->mutable_vocab_hash());
+  hello->set_block_size(options_.block_size);
+  hello->add_pool_blocks(options_.pool_blocks);
+  hello->set_context_length(options_.context_length);
+  hello->set_transfer_address("transfer-" + options_.name);
+  Send({event});
+}
+
+void FakeWorker::Crash() {
+  if (session_ != nullptr) session_->End();
+}
+
+void FakeWorker::Restart(Epoch epoch) {
+  Crash();
+  options_.epoch = epoch;
+}
+
+void FakeWorker::Started(const AttemptId& attempt, const FakeWorker& sink) {
+  WorkerEvent event;
+  auto* started = event.mutable_started();
+  proto::Set(attempt, *started->mutable_attempt());
+  started->set_sink_address("transfer-" + sink.options_.name);
+  proto::Set(sink.options_.epoch, *started->mutable_sink_epoch());
+  Send({event});
+}
+
+namespace {
+
+void Fill(const AttemptId& attempt, uint32_t position, TokenId token, bool last,
+          worker::v1::Token& out) {
+  proto::Set(attempt, *out.mutable_attempt());
+  out.set_position(position);
+  out.set_token(token);
+  out.set_visible_bytes(position);
+  if (last) out.set_finish_reason(worker::v1::FINISH_REASON_LENGTH);
+}
+
+}  // namespace
+
+void FakeWorker::FirstToken(const AttemptId& attempt, uint32_t position, TokenId token, bool last) {
+  WorkerEvent event;
+  Fill(attempt, position, token, last, *event.mutable_first_token()->mutable_token());
+  Send({event});
+}
+
+void FakeWorker::Token(const AttemptId& attempt, uint32_t position, TokenId token, bool last) {
+  WorkerEvent event;
+  Fill(attempt, position, token, last, *event.mutable_token());
+  Send({event});
+}
+
+void FakeWorker::HandedOff(const AttemptId& attempt, Duration handoff, uint64_t bytes) {
+  WorkerEvent event;
+  proto::Set(attempt, *event.mutable_handed_off()->mutable_attempt());
+  event.mutable_handed_off()->set_handoff_ns(static_cast<uint64_t>(handoff.count()));
+  event.mutable_handed_off()->set_bytes(bytes);
+  Send({event});
+}
+
+void FakeWorker::NoRoom(const AttemptId& attempt) {
+  WorkerEvent event;
+  proto::Set(attempt, *event.mutable_no_room()->mutable_attempt());
+  Send({event});
+}
+
+void FakeWorker::Lost(const AttemptId& attempt, worker::v1::Cause cause) {
+  WorkerEvent event;
+  proto::Set(attempt, *event.mutable_lost()->mutable_attempt());
+  event.mutable_lost()->set_cause(cause);
+  Send({event});
+}
+
+void FakeWorker::Failed(const AttemptId& attempt, absl::StatusCode code, worker::v1::Cause cause) {
+  WorkerEvent event;
+  proto::Set(attempt, *event.mutable_failed()->mutable_attempt());
+  event.mutable_failed()->set_code(static_cast<int>(code));
+  event.mutable_failed()->set_cause(cause);
+  Send({event});
+}
+
+void FakeWorker::Load(uint64_t last_submit, uint64_t queued_tokens, uint32_t free_blocks) {
+  WorkerEvent event;
+  auto* load = event.mutable_load();
+  load->set_last_submit_number(last_submit);
+  load->set_queued_prefill_tokens(queued_tokens);
+  load->add_free_blocks(free_blocks);
+  Send({event});
+}
+
+AttemptId FakeWorker::last_attempt() const {
+  BATON_CHECK(!submits.empty());
+  return proto::Get(submits.back().state().attempt());
+}
+
+}  // namespace baton::router
