@@ -15,7 +15,7 @@
 
 namespace baton {
 
-enum class SpecialTokens {
+enum class SpecialTokenMode {
   kAsText,    // "<|im_end|>" in the text is nine ordinary characters and more
   kAsTokens,  // it is the control token
 };
@@ -32,7 +32,7 @@ class Tokenizer {
 
   // Adds no start token. INVALID_ARGUMENT when `text` is not valid UTF-8.
   virtual absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
-                                                      SpecialTokens special_tokens) const = 0;
+                                                      SpecialTokenMode mode) const = 0;
 
   // Encodes the concatenation; special tokens are recognised only where their whole text lies in
   // segments that are not from_user. Ordinary text is split as if there were no segments, which is

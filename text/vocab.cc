@@ -1,13 +1,12 @@
 #include "text/vocab.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <limits>
 #include <string>
 
 #include "absl/status/status.h"
 #include "common/check.h"
+#include "common/hash.h"
 #include "common/status_macros.h"
 #include "text/byte_alphabet.h"
 
@@ -53,11 +52,6 @@ absl::Status CheckShape(const VocabData& data) {
   return absl::OkStatus();
 }
 
-Digest HashOf(const std::string& description) {
-  const XXH128_hash_t hash = XXH3_128bits(description.data(), description.size());
-  return {hash.high64, hash.low64};
-}
-
 void AppendUint32(uint32_t value, std::string* out) {
   for (int shift = 0; shift < 32; shift += 8) out->push_back(static_cast<char>(value >> shift));
 }
@@ -91,7 +85,7 @@ absl::StatusOr<Vocab> Vocab::Create(const VocabData& data) {
     description.push_back(static_cast<char>(flags));
     description += bytes;
   }
-  vocab.hash_ = HashOf(description);
+  vocab.hash_ = HashBytes(description);
   return vocab;
 }
 
