@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -48,7 +49,8 @@ std::unique_ptr<ModelHarness> Harness(const std::string& path, const std::string
 Outcome InChunks(ModelHarness& harness, const std::vector<TokenId>& tokens, uint32_t chunk) {
   harness.Restart();
   Outcome outcome;
-  outcome.logits = harness.RunAll(tokens, chunk, 0);
+  harness.RunAll(tokens, chunk, 0,
+                 [&](std::vector<double> row) { outcome.logits.push_back(std::move(row)); });
   outcome.kv = harness.KvBytes(0);
   return outcome;
 }
@@ -103,7 +105,7 @@ TEST_P(EqualityTest, ACrowdChangesNothing) {
     const auto begin = tokens.begin() + static_cast<ptrdiff_t>(given);
     chunks.push_back({0, {begin, begin + static_cast<ptrdiff_t>(count)}});
     crowd->Run(chunks);
-    for (std::vector<double>& row : crowd->Logits(rows)) logits.push_back(std::move(row));
+    crowd->Logits(rows, [&](std::vector<double> row) { logits.push_back(std::move(row)); });
     given += count;
   }
   EXPECT_TRUE(logits == expected.logits);

@@ -72,29 +72,25 @@ void ModelHarness::Run(const std::vector<Chunk>& chunks,
                         layer_stored ? layer_stored : Transformer::LayerStored(ignore));
 }
 
-std::vector<std::vector<double>> ModelHarness::RunAll(const std::vector<TokenId>& tokens,
-                                                      uint32_t chunk, uint32_t first) {
-  std::vector<std::vector<double>> all;
+void ModelHarness::RunAll(const std::vector<TokenId>& tokens, uint32_t chunk, uint32_t first,
+                          const ShowLogits& show) {
   for (uint32_t begin = 0; begin < tokens.size(); begin += chunk) {
     const auto end = std::min<uint32_t>(begin + chunk, static_cast<uint32_t>(tokens.size()));
     Run({{0, {tokens.begin() + begin, tokens.begin() + end}}});
     if (end <= first) continue;
     std::vector<uint32_t> rows(end - std::max(begin, first));
     std::iota(rows.begin(), rows.end(), std::max(begin, first) - begin);
-    for (std::vector<double>& row : Logits(rows)) all.push_back(std::move(row));
+    Logits(rows, show);
   }
-  return all;
 }
 
-std::vector<std::vector<double>> ModelHarness::Logits(const std::vector<uint32_t>& rows) {
-  std::vector<std::vector<double>> all;
+void ModelHarness::Logits(const std::vector<uint32_t>& rows, const ShowLogits& show) {
   const size_t round = transformer_->limits().max_logits;
   for (size_t begin = 0; begin < rows.size(); begin += round) {
     const size_t count = std::min(round, rows.size() - begin);
     const auto& logits = transformer_->Logits(std::span(rows).subspan(begin, count));
-    for (uint32_t i = 0; i < count; ++i) all.push_back(model_.backend->Read(logits, i));
+    for (uint32_t i = 0; i < count; ++i) show(model_.backend->Read(logits, i));
   }
-  return all;
 }
 
 std::vector<double> ModelHarness::Residual(uint32_t row) {

@@ -4,6 +4,7 @@
 #define BATON_MODEL_MODEL_HARNESS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,13 +40,14 @@ class ModelHarness {
 
   // One forward pass: the rows are the chunks' tokens in order.
   void Run(const std::vector<Chunk>& chunks, const Transformer::LayerStored& layer_stored = {});
-  // Feeds `tokens` to sequence 0 in passes of `chunk` rows and returns the logits of every row
-  // from `first` on.
-  std::vector<std::vector<double>> RunAll(const std::vector<TokenId>& tokens, uint32_t chunk,
-                                          uint32_t first);
+  // Feeds `tokens` to sequence 0 in passes of `chunk` rows and shows the logits of every row from
+  // `first` on, in order.
+  using ShowLogits = std::function<void(std::vector<double> logits)>;
+  void RunAll(const std::vector<TokenId>& tokens, uint32_t chunk, uint32_t first,
+              const ShowLogits& show);
 
-  // Of these rows of the last Run.
-  std::vector<std::vector<double>> Logits(const std::vector<uint32_t>& rows);
+  // Of these rows of the last Run, in order.
+  void Logits(const std::vector<uint32_t>& rows, const ShowLogits& show);
   // Of the last Run; inside `layer_stored`: what entered that layer.
   std::vector<double> Residual(uint32_t row);
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
-#include <variant>
+#include <utility>
 #include <vector>
 
 #include "common/mutex.h"
@@ -119,7 +119,10 @@ class ModelRunnerTest : public ::testing::Test {
     ModelHarness::Options options;
     options.load = Options();
     const auto harness = ModelHarness::Create(options);
-    return (*harness)->RunAll(tokens, kMaxRows, static_cast<uint32_t>(tokens.size() - 1)).back();
+    std::vector<double> last;
+    (*harness)->RunAll(tokens, kMaxRows, static_cast<uint32_t>(tokens.size() - 1),
+                       [&](std::vector<double> logits) { last = std::move(logits); });
+    return last;
   }
 
   std::string path_;

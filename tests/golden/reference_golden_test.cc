@@ -1,11 +1,13 @@
 // The reference backend against the published float64 forward pass: every listed logit within
 // 1e-3, every listed layer value too.
 #include <cmath>
+#include <iostream>
 #include <memory>
 #include <numeric>
 
 #include "gtest/gtest.h"
 #include "model/model_harness.h"
+#include "tests/golden/comparison.h"
 #include "tests/golden/environment.h"
 #include "tests/golden/oracle.h"
 
@@ -16,6 +18,7 @@ using model::ModelHarness;
 
 constexpr double kTolerance = 1e-3;
 constexpr size_t kEverydayCases = 8;
+constexpr uint32_t kChunk = 128;
 
 std::unique_ptr<ModelHarness> Reference() {
   ModelHarness::Options options;
@@ -23,7 +26,7 @@ std::unique_ptr<ModelHarness> Reference() {
   options.load.backend = "reference";
   options.load.threads = 2;
   options.load.context = 2048;
-  options.max_rows = 128;
+  options.max_rows = kChunk;
   auto harness = ModelHarness::Create(options);
   EXPECT_TRUE(harness.ok()) << harness.status();
   return harness.ok() ? *std::move(harness) : nullptr;
@@ -62,22 +65,13 @@ TEST(ReferenceGoldenTest, EveryListedLogitOfTheShortCasesMatches) {
   ASSERT_TRUE(cases.ok()) << cases.status();
   const auto harness = Reference();
   ASSERT_NE(harness, nullptr);
-  double worst = 0;
+  Comparison total;
   for (size_t i = 0; i < kEverydayCases; ++i) {
-    const GreedyCase& one = (*cases)[i];
-    harness->Restart();
-    const auto logits =
-        harness->RunAll(one.TeacherForced(), 128, static_cast<uint32_t>(one.prompt.size() - 1));
-    ASSERT_EQ(logits.size(), one.steps.size());
-    for (size_t s = 0; s < logits.size(); ++s) {
-      for (const auto& [token, logit] : one.steps[s].top) {
-        worst = std::max(worst, std::fabs(logits[s][static_cast<size_t>(token)] - logit));
-      }
-      worst = std::max(worst, std::fabs(LogSumExp(logits[s]) - one.steps[s].logsumexp));
-    }
+    CompareCase((*cases)[i], kChunk, *harness, total);
   }
-  std::cout << "largest difference of a logit: " << worst << "\n";
-  EXPECT_LE(worst, kTolerance);
+  std::cout << total.ToString() << "\n";
+  EXPECT_LE(total.worst_logit, kTolerance);
+  EXPECT_EQ(total.clear_mismatches, 0u);
 }
 
 }  // namespace
