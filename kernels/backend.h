@@ -30,7 +30,8 @@
 namespace baton::kernels {
 
 // Weights in the backend's form. Immutable. Must not outlive the backend that made it; only that
-// backend reads it. [outputs, inputs]: y[n] = sum over k of w[n][k] * x[k].
+// backend reads it. [outputs, inputs]: y[n] = sum over k of w[n][k] * x[k]. outputs() of a kGateUp
+// weight is that of one of its parts.
 class PackedWeight {
  public:
   virtual ~PackedWeight() = default;
@@ -75,10 +76,10 @@ struct RopeSpec {
   // llama GGUF files pair neighbours (2i, 2i+1); kHalves pairs (i, i + dims/2).
   enum class Pairing : uint8_t { kNeighbours, kHalves };
   Pairing pairing = Pairing::kNeighbours;
-  uint32_t dims = 0;           // even, <= head_dim; later dimensions pass unrotated
-  uint32_t context = 0;        // positions
-  double base = 10000;         // angle(p, i) = p * base^(-2i/dims) / factor[i]
-  std::vector<float> factors;  // dims/2, or empty: all 1
+  uint32_t dims = 0;                // even, <= head_dim; later dimensions pass unrotated
+  uint32_t context = 0;             // positions
+  double base = 10000;              // angle(p, i) = p * base^(-2i/dims) / factor[i]
+  std::vector<float> factors = {};  // dims/2, or empty: all 1
 };
 
 struct HeadShape {

@@ -49,7 +49,8 @@ TEST(DequantizeTest, AgreesWithTheReferenceImplementationOfEachFormat) {
   std::ifstream file(std::string(shared) + "/oracles/quant/ggml_quant_vectors.json");
   ASSERT_TRUE(file.good());
   int checked = 0;
-  for (const auto& vector : nlohmann::json::parse(file)["vectors"]) {
+  const auto oracle = nlohmann::json::parse(file);
+  for (const auto& vector : oracle["vectors"]) {
     const auto type = TypeNamed(vector["type"]);
     if (!type.has_value()) continue;
     const auto bytes = FromBase64(vector["quantized_b64"]);

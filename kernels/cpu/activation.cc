@@ -1,0 +1,95 @@
+#include "kernels/cpu/activation.h"
+
+#include "common/check.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+template <typename Q>
+QuantizeRows<Q> Target(QuantizedStore<Q>& store, uint32_t row, uint32_t first_block,
+                       uint32_t blocks) {
+  QuantizeRows<Q> target;
+  target.q_stride = size_t{blocks} * kBlock;
+  target.scale_stride = blocks;
+  target.q = &store.q[row * target.q_stride + size_t{first_block} * kBlock];
+  const size_t at = size_t{row} * blocks + first_block;
+  target.scale = &store.scale[at];
+  if (!store.scaled_sum.empty()) target.scaled_sum = &store.scaled_sum[at];
+  return target;
+}
+
+template <typename Q>
+QuantizedRows<Q> View(const QuantizedStore<Q>& store, uint32_t row, uint32_t blocks) {
+  QuantizedRows<Q> view;
+  view.q_stride = size_t{blocks} * kBlock;
+  view.scale_stride = blocks;
+  view.q = &store.q[row * view.q_stride];
+  view.scale = &store.scale[size_t{row} * blocks];
+  if (!store.scaled_sum.empty()) view.scaled_sum = &store.scaled_sum[size_t{row} * blocks];
+  return view;
+}
+
+template <typename Q>
+void ReadQuantized(const QuantizedRows<Q>& in, std::vector<double>& out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<double>(in.scale[i / kBlock]) * static_cast<double>(in.q[i]);
+  }
+}
+
+}  // namespace
+
+void CpuActivation::SetForms(Forms forms) {
+  const size_t values = size_t{max_rows()} * cols();
+  const size_t scales = size_t{max_rows()} * blocks();
+  if ((forms & (kInt8 | kInt16)) != 0) BATON_CHECK(cols() % kBlock == 0);
+  if ((forms & kFloat) != 0 && values_.empty()) values_.resize(values);
+  if ((forms & kInt8) != 0 && int8_.q.empty()) {
+    int8_.q.resize(values);
+    int8_.scale.resize(scales);
+    int8_.scaled_sum.resize(scales);
+  }
+  if ((forms & kInt16) != 0 && int16_.q.empty()) {
+    int16_.q.resize(values);
+    int16_.scale.resize(scales);
+  }
+  forms_ = forms;
+}
+
+QuantizedRows<int8_t> CpuActivation::int8_rows(uint32_t first_row) const {
+  return View(int8_, first_row, blocks());
+}
+
+QuantizedRows<int16_t> CpuActivation::int16_rows(uint32_t first_row) const {
+  return View(int16_, first_row, blocks());
+}
+
+void CpuActivation::Quantize(const Tier& tier, const float* x, size_t x_stride, uint32_t first_row,
+                             uint32_t rows, uint32_t first_block, uint32_t count) {
+  const auto run = [&](auto target, auto kernel) {
+    target.x = x;
+    target.x_stride = x_stride;
+    target.rows = rows;
+    target.blocks = count;
+    kernel(target);
+  };
+  if ((forms_ & kInt8) != 0) {
+    run(Target(int8_, first_row, first_block, blocks()), tier.quantize_int8);
+  }
+  if ((forms_ & kInt16) != 0) {
+    run(Target(int16_, first_row, first_block, blocks()), tier.quantize_int16);
+  }
+}
+
+std::vector<double> CpuActivation::Read(uint32_t row) const {
+  std::vector<double> out(cols());
+  if ((forms_ & kFloat) != 0) {
+    out.assign(values(row), values(row) + cols());
+  } else if ((forms_ & kInt16) != 0) {
+    ReadQuantized(int16_rows(row), out);
+  } else if ((forms_ & kInt8) != 0) {
+    ReadQuantized(int8_rows(row), out);
+  }
+  return out;
+}
+
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,56 @@
+// Activations of the cpu backend: float rows and, where a consumer asked, their quantised forms.
+#ifndef BATON_KERNELS_CPU_ACTIVATION_H_
+#define BATON_KERNELS_CPU_ACTIVATION_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/tier.h"
+
+namespace baton::kernels::cpu {
+
+// A set of the forms in which a weight can want its input.
+enum Form : uint32_t { kFloat = 1, kInt8 = 2, kInt16 = 4 };
+using Forms = uint32_t;
+
+template <typename Q>
+struct QuantizedStore {
+  std::vector<Q> q;
+  std::vector<float> scale;
+  std::vector<float> scaled_sum;  // int8 only
+};
+
+// Memory for a form is taken when the form is first wanted.
+class CpuActivation final : public Activation {
+ public:
+  CpuActivation(uint32_t max_rows, uint32_t cols) : Activation(max_rows, cols) {}
+
+  // Makes room for `forms` and says that the next rows written hold exactly these.
+  void SetForms(Forms forms);
+  Forms forms() const { return forms_; }
+
+  uint32_t blocks() const { return cols() / kBlock; }
+  float* values(uint32_t row) { return &values_[size_t{row} * cols()]; }
+  const float* values(uint32_t row) const { return &values_[size_t{row} * cols()]; }
+
+  QuantizedRows<int8_t> int8_rows(uint32_t first_row) const;
+  QuantizedRows<int16_t> int16_rows(uint32_t first_row) const;
+
+  // Quantises x [rows, 32 * blocks] into columns from 32 * first_block on, into every quantised
+  // form that is set. Threads may write different rows or blocks at the same time.
+  void Quantize(const Tier& tier, const float* x, size_t x_stride, uint32_t first_row,
+                uint32_t rows, uint32_t first_block, uint32_t blocks);
+
+  std::vector<double> Read(uint32_t row) const;
+
+ private:
+  Forms forms_ = 0;
+  std::vector<float> values_;
+  QuantizedStore<int8_t> int8_;
+  QuantizedStore<int16_t> int16_;
+};
+
+}  // namespace baton::kernels::cpu
+
+#endif  // BATON_KERNELS_CPU_ACTIVATION_H_

@@ -1,0 +1,74 @@
+#include <immintrin.h>
+
+#include "kernels/cpu/avx2/avx2.h"
+#include "kernels/cpu/avx2/tiles.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+BATON_INLINE float ToFloat(uint16_t half) { return _cvtsh_ss(half); }
+BATON_INLINE float ToFloat(float value) { return value; }
+
+BATON_INLINE float Fma(float a, float b, float c) {
+  return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
+}
+
+struct Dense {
+  template <int kRows, typename B>
+  static BATON_INLINE void Tile(const DensePanel<B>& args, uint32_t first_row) {
+    const float* a = args.a + first_row * args.a_stride;
+    float* out = args.out + first_row * args.out_stride;
+    __m256 sum[kRows][2];
+    UNROLL for (int r = 0; r < kRows; ++r) {
+      UNROLL for (int h = 0; h < 2; ++h) {
+        sum[r][h] = args.accumulate ? _mm256_loadu_ps(out + r * args.out_stride + 8 * h)
+                                    : _mm256_setzero_ps();
+      }
+    }
+    const B* const* run = args.runs;
+    for (uint32_t left = args.k; left > 0; ++run) {
+      const uint32_t count = left < args.run ? left : args.run;
+      const B* b = *run;
+      for (uint32_t k = 0; k < count; ++k, b += args.b_stride, ++a) {
+        const __m256 b0 = Load8(b);
+        const __m256 b1 = Load8(b + 8);
+        UNROLL for (int r = 0; r < kRows; ++r) {
+          const __m256 x = _mm256_broadcast_ss(a + r * args.a_stride);
+          sum[r][0] = _mm256_fmadd_ps(x, b0, sum[r][0]);
+          sum[r][1] = _mm256_fmadd_ps(x, b1, sum[r][1]);
+        }
+      }
+      left -= count;
+    }
+    UNROLL for (int r = 0; r < kRows; ++r) Store16(out + r * args.out_stride, sum[r]);
+  }
+};
+
+// Fewer than 16 columns: a head dimension that is no multiple of 16.
+template <typename B>
+void Narrow(const DensePanel<B>& args) {
+  for (uint32_t r = 0; r < args.rows; ++r) {
+    float* out = args.out + r * args.out_stride;
+    for (uint32_t n = 0; n < args.cols; ++n) {
+      float sum = args.accumulate ? out[n] : 0.0f;
+      for (uint32_t k = 0; k < args.k; ++k) {
+        const B* row = args.runs[k / args.run] + (k % args.run) * args.b_stride;
+        sum = Fma(args.a[r * args.a_stride + k], ToFloat(row[n]), sum);
+      }
+      out[n] = sum;
+    }
+  }
+}
+
+template <typename B>
+BATON_INLINE void Run(const DensePanel<B>& args) {
+  if (args.cols < kPanel) return Narrow(args);
+  ForTiles<Dense, 6>(args);
+}
+
+}  // namespace
+
+void Avx2DenseHalf(const DensePanel<uint16_t>& args) { Run(args); }
+void Avx2DenseFloat(const DensePanel<float>& args) { Run(args); }
+
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,83 @@
+// What the AVX2 kernels share: loads and stores, and the loop over register tiles of rows.
+#ifndef BATON_KERNELS_CPU_AVX2_TILES_H_
+#define BATON_KERNELS_CPU_AVX2_TILES_H_
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BATON_INLINE inline __attribute__((always_inline))
+
+// A loop over accumulators that is not unrolled keeps them in memory.
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+// Internal linkage for everything: these are compiled for AVX2 and must not be shared by the
+// linker.
+namespace baton::kernels::cpu {
+namespace {
+
+BATON_INLINE __m256i LoadInts(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+
+BATON_INLINE __m128i LoadInts16(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
+
+BATON_INLINE __m256 LoadHalf8(const uint16_t* p) { return _mm256_cvtph_ps(LoadInts16(p)); }
+BATON_INLINE __m256 Load8(const uint16_t* p) { return LoadHalf8(p); }
+BATON_INLINE __m256 Load8(const float* p) { return _mm256_loadu_ps(p); }
+
+// The four bytes at p in every lane.
+BATON_INLINE __m256i Broadcast4(const void* p) {
+  return _mm256_castps_si256(_mm256_broadcast_ss(static_cast<const float*>(p)));
+}
+
+BATON_INLINE void Store16(float* p, const __m256 (&v)[2]) {
+  _mm256_storeu_ps(p, v[0]);
+  _mm256_storeu_ps(p + 8, v[1]);
+}
+
+// The empty asm keeps GCC from re-associating integer sums, which would spill every product.
+BATON_INLINE void Accumulate16(__m256i& sum, __m256i product) {
+  sum = _mm256_add_epi16(sum, product);
+  asm("" : "+x"(sum));
+}
+BATON_INLINE void Accumulate32(__m256i& sum, __m256i product) {
+  sum = _mm256_add_epi32(sum, product);
+  asm("" : "+x"(sum));
+}
+
+template <typename Kernel, int kRows, typename Args>
+__attribute__((noinline)) void RunTile(const Args& args, uint32_t first_row) {
+  Kernel::template Tile<kRows>(args, first_row);
+}
+
+// Runs exactly `rows` rows (1..kMax) as one tile, so that no remainder reads the weights again.
+template <typename Kernel, int kMax, typename Args>
+BATON_INLINE void RunRows(const Args& args, uint32_t first_row, uint32_t rows) {
+  if constexpr (kMax > 1) {
+    if (rows < kMax) return RunRows<Kernel, kMax - 1>(args, first_row, rows);
+  }
+  RunTile<Kernel, kMax>(args, first_row);
+}
+
+// Splits args.rows into tiles of nearly equal height, each at most kMax.
+template <typename Kernel, int kMax, typename Args>
+BATON_INLINE void ForTiles(const Args& args) {
+  uint32_t tiles = (args.rows + kMax - 1) / kMax;
+  for (uint32_t row = 0; row < args.rows; --tiles) {
+    const uint32_t rows = (args.rows - row + tiles - 1) / tiles;
+    RunRows<Kernel, kMax>(args, row, rows);
+    row += rows;
+  }
+}
+
+}  // namespace
+}  // namespace baton::kernels::cpu
+
+#endif  // BATON_KERNELS_CPU_AVX2_TILES_H_

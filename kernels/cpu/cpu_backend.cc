@@ -1,0 +1,226 @@
+#include "kernels/cpu/cpu_backend.h"
+
+#include <sched.h>
+
+#include <cstring>
+#include <utility>
+
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/huge_memory.h"
+#include "kernels/cpu/linear.h"
+#include "kernels/cpu/norm.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/weight.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+// Row-wise work below this many rows is done by the calling thread.
+constexpr uint32_t kRowGrain = 4;
+
+const CpuWeight& Cpu(const PackedWeight& w) { return static_cast<const CpuWeight&>(w); }
+const CpuActivation& Cpu(const Activation& a) { return static_cast<const CpuActivation&>(a); }
+CpuActivation& Cpu(Activation& a) { return static_cast<CpuActivation&>(a); }
+
+// A gain is a weight of one output in F32, so its values lie 16 apart; this keeps them together.
+class CpuGain final : public PackedWeight {
+ public:
+  explicit CpuGain(std::vector<float> values)
+      : PackedWeight(1, static_cast<uint32_t>(values.size())), values_(std::move(values)) {}
+  const float* values() const { return values_.data(); }
+
+ private:
+  const std::vector<float> values_;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const Tier& tier, uint32_t threads)
+      : tier_(tier), pool_(threads), attention_(tier, pool_) {}
+
+  std::string_view name() const override { return "cpu"; }
+  // Not the tier: all give the same bits.
+  std::string numerics() const override { return "cpu numerics v1, kv f16"; }
+  uint32_t threads() const override { return pool_.threads(); }
+
+  absl::StatusOr<kv::KvLayout> Layout(const kv::UniformKvShape& shape) const override {
+    if (shape.head_dim > 256) {
+      return absl::InvalidArgumentError("the cpu backend reads heads of at most 256 dimensions");
+    }
+    auto layout = kv::MakeUniformLayout(shape, kv::KvDtype::kF16, kv::KvOrder::kHeadDimSlot,
+                                        kv::KvOrder::kHeadSlotDim);
+    BATON_RETURN_IF_ERROR(layout.Validate());
+    return layout;
+  }
+
+  absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(std::span<const RawTensor> parts,
+                                                     PartOrder order) override {
+    return CpuWeight::Pack(parts, order, memory_, pool_);
+  }
+
+  absl::StatusOr<std::unique_ptr<PackedWeight>> PackGain(const RawTensor& tensor) override {
+    const std::string name = "tensor " + std::string(tensor.name);
+    if (tensor.type != TensorType::kF32 && tensor.type != TensorType::kF16) {
+      return absl::UnimplementedError(name + ": gains are F32 or F16");
+    }
+    if (tensor.rows != 1 || tensor.cols == 0 ||
+        tensor.bytes.size() / InfoOf(tensor.type)->block_bytes != tensor.cols) {
+      return absl::InvalidArgumentError(name + ": not a vector of its size");
+    }
+    std::vector<float> values(tensor.cols);
+    Dequantize(tensor.type, tensor.bytes, values);
+    return std::make_unique<CpuGain>(std::move(values));
+  }
+
+  absl::StatusOr<std::unique_ptr<RopeTable>> MakeRope(const RopeSpec& spec) override {
+    if (spec.dims == 0 || spec.dims % 2 != 0 || spec.context == 0 || !(spec.base > 1)) {
+      return absl::InvalidArgumentError("rope: dimensions must be even, base above 1");
+    }
+    return std::make_unique<CpuRope>(spec);
+  }
+
+  std::unique_ptr<Activation> NewActivation(uint32_t max_rows, uint32_t cols) override {
+    return std::make_unique<CpuActivation>(max_rows, cols);
+  }
+
+  void Embed(const PackedWeight& table, std::span<const TokenId> tokens, Activation& x) override {
+    CpuActivation& out = Written(x, static_cast<uint32_t>(tokens.size()), kFloat);
+    BATON_CHECK(out.cols() == table.inputs());
+    pool_.ForRange(out.rows(), kRowGrain, [&](uint32_t begin, uint32_t end) {
+      for (uint32_t row = begin; row < end; ++row) {
+        Cpu(table).ReadRow(static_cast<uint32_t>(tokens[row]), out.values(row));
+      }
+    });
+  }
+
+  void Norm(const Activation& x, const PackedWeight& gain, float eps, const PackedWeight& consumer,
+            Activation& out) override {
+    const float* gains = static_cast<const CpuGain&>(gain).values();
+    BATON_CHECK(gain.inputs() == x.cols() && out.cols() == x.cols());
+    CpuActivation& normed = Written(out, x.rows(), Cpu(consumer).input_forms() | kFloat);
+    pool_.ForRange(x.rows(), kRowGrain, [&](uint32_t begin, uint32_t end) {
+      for (uint32_t row = begin; row < end; ++row) {
+        RmsNorm(Cpu(x).values(row), gains, x.cols(), eps, normed.values(row));
+      }
+      QuantizeRange(normed, begin, end);
+    });
+  }
+
+  void Linear(const PackedWeight& w, const Activation& in, Activation& out) override {
+    CpuActivation& to = Written(out, in.rows(), kFloat);
+    RunLinear(tier_, pool_, Cpu(w), Cpu(in), LinearStore::kReplace, to);
+  }
+
+  void LinearAdd(const PackedWeight& w, const Activation& in, Activation& x) override {
+    RunLinear(tier_, pool_, Cpu(w), Cpu(in), LinearStore::kAdd, Cpu(x));
+  }
+
+  void GatedLinear(const PackedWeight& w, const Activation& in, const PackedWeight& consumer,
+                   Activation& out) override {
+    CpuActivation& to = Written(out, in.rows(), Cpu(consumer).input_forms());
+    RunGatedLinear(tier_, pool_, Cpu(w), Cpu(in), to);
+  }
+
+  void RopeAppend(const RopeTable& rope, const HeadShape& shape, uint32_t layer, const Batch& batch,
+                  const kv::KvView& kv, Activation& qkv) override {
+    BATON_CHECK(qkv.cols() == shape.qkv_cols() && qkv.rows() == batch.rows);
+    RunRopeAppend(tier_, pool_, {shape, layer, batch, kv}, static_cast<const CpuRope&>(rope),
+                  Cpu(qkv));
+  }
+
+  void Attention(const HeadShape& shape, uint32_t layer, const Batch& batch, const kv::KvView& kv,
+                 const Activation& qkv, const PackedWeight& consumer, Activation& out) override {
+    BATON_CHECK(qkv.cols() == shape.qkv_cols() && qkv.rows() == batch.rows);
+    BATON_CHECK(out.cols() == shape.heads * shape.head_dim);
+    CpuActivation& to = Written(out, batch.rows, Cpu(consumer).input_forms() | kFloat);
+    attention_.Run({shape, layer, batch, kv}, Cpu(qkv), to);
+    pool_.ForRange(batch.rows, kRowGrain,
+                   [&](uint32_t begin, uint32_t end) { QuantizeRange(to, begin, end); });
+  }
+
+  void Gather(const Activation& x, std::span<const uint32_t> rows, Activation& out) override {
+    CpuActivation& to = Written(out, static_cast<uint32_t>(rows.size()), kFloat);
+    for (uint32_t i = 0; i < to.rows(); ++i) {
+      std::memcpy(to.values(i), Cpu(x).values(rows[i]), x.cols() * sizeof(float));
+    }
+  }
+
+  std::vector<absl::StatusOr<TokenId>> Sample(const Activation& logits,
+                                              std::span<const SampleRow> rows) override {
+    std::vector<absl::StatusOr<TokenId>> results(rows.size(), TokenId{0});
+    pool_.ForRange(static_cast<uint32_t>(rows.size()), 1, [&](uint32_t begin, uint32_t end) {
+      for (uint32_t i = begin; i < end; ++i) {
+        const std::span<const float> row(Cpu(logits).values(rows[i].row), logits.cols());
+        results[i] = sampling::SampleToken(row, rows[i].params, rows[i].uniform);
+      }
+    });
+    return results;
+  }
+
+  std::vector<double> Read(const Activation& activation, uint32_t row) const override {
+    return Cpu(activation).Read(row);
+  }
+
+  void ZeroBlock(const kv::KvView& kv, uint32_t group, kv::BlockId block) override {
+    ForPieces(kv, group, [&](uint32_t layer, uint32_t arena) {
+      std::memset(kv.Piece(layer, arena, block), 0, kv.layout->PieceBytes(layer, arena));
+    });
+  }
+
+  void CopyBlock(const kv::KvView& kv, uint32_t group, kv::BlockId from, kv::BlockId to) override {
+    ForPieces(kv, group, [&](uint32_t layer, uint32_t arena) {
+      std::memcpy(kv.Piece(layer, arena, to), kv.Piece(layer, arena, from),
+                  kv.layout->PieceBytes(layer, arena));
+    });
+  }
+
+ private:
+  static CpuActivation& Written(Activation& activation, uint32_t rows, Forms forms) {
+    activation.set_rows(rows);
+    Cpu(activation).SetForms(forms);
+    return Cpu(activation);
+  }
+
+  void QuantizeRange(CpuActivation& a, uint32_t begin, uint32_t end) const {
+    a.Quantize(tier_, a.values(begin), a.cols(), begin, end - begin, 0, a.blocks());
+  }
+
+  template <typename Body>
+  static void ForPieces(const kv::KvView& kv, uint32_t group, const Body& body) {
+    for (uint32_t layer = 0; layer < kv.layout->layers.size(); ++layer) {
+      if (kv.layout->layers[layer].group != group) continue;
+      for (uint32_t arena = 0; arena < kv.layout->layers[layer].arenas.size(); ++arena) {
+        body(layer, arena);
+      }
+    }
+  }
+
+  const Tier& tier_;
+  HugeMemory memory_;
+  ThreadPool pool_;
+  cpu::Attention attention_;
+};
+
+uint32_t UsableProcessors() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return static_cast<uint32_t>(CPU_COUNT(&set));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options) {
+  const bool has_avx2 = CpuHasAvx2();
+  if (options.tier == TierChoice::kAvx2 && !has_avx2) {
+    return absl::UnavailableError("this processor has no AVX2, FMA and F16C");
+  }
+  const bool scalar = options.tier == TierChoice::kScalar || !has_avx2;
+  const uint32_t threads = options.threads > 0 ? options.threads : UsableProcessors();
+  return std::make_unique<CpuBackend>(scalar ? ScalarTier() : Avx2Tier(), threads);
+}
+
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,36 @@
+#include <cmath>
+
+#include "kernels/cpu/scalar/scalar.h"
+#include "kernels/half.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+float ToFloat(uint16_t half) { return HalfToFloat(half); }
+float ToFloat(float value) { return value; }
+
+template <typename B>
+float Dot(const DensePanel<B>& args, const float* a, uint32_t n, float sum) {
+  for (uint32_t k = 0; k < args.k; ++k) {
+    const B* row = args.runs[k / args.run] + (k % args.run) * args.b_stride;
+    sum = std::fmaf(a[k], ToFloat(row[n]), sum);
+  }
+  return sum;
+}
+
+template <typename B>
+void Dense(const DensePanel<B>& args) {
+  for (uint32_t r = 0; r < args.rows; ++r) {
+    float* out = args.out + r * args.out_stride;
+    for (uint32_t n = 0; n < args.cols; ++n) {
+      out[n] = Dot(args, args.a + r * args.a_stride, n, args.accumulate ? out[n] : 0.0f);
+    }
+  }
+}
+
+}  // namespace
+
+void ScalarDenseHalf(const DensePanel<uint16_t>& args) { Dense(args); }
+void ScalarDenseFloat(const DensePanel<float>& args) { Dense(args); }
+
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,108 @@
+// The operations that have one version per instruction set. Every tier gives the same bits
+// (docs/numerics.md). Plain types only: the files that implement a tier are compiled for their
+// instruction set and must not instantiate inline functions of the standard library, which the
+// linker might then give to everyone.
+#ifndef BATON_KERNELS_CPU_TIER_H_
+#define BATON_KERNELS_CPU_TIER_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace baton::kernels::cpu {
+
+inline constexpr uint32_t kPanel = 16;     // outputs of one packed panel
+inline constexpr uint32_t kBlock = 32;     // inputs that share a scale
+inline constexpr uint32_t kSegment = 256;  // keys of one softmax segment
+
+// Activations quantised to int8 or int16 in blocks of 32: row r, block b has values
+// q[r * q_stride + 32 b ...], scale[r * scale_stride + b], and scaled_sum = scale * sum of q
+// (int8 only).
+template <typename Q>
+struct QuantizedRows {
+  const Q* q = nullptr;
+  size_t q_stride = 0;
+  const float* scale = nullptr;
+  const float* scaled_sum = nullptr;
+  size_t scale_stride = 0;
+};
+
+// out[r * out_stride + n] = sum over k of panel[k][n] * row r, for n = 0..15.
+template <typename Q>
+struct QuantizedPanel {
+  const uint8_t* panel = nullptr;  // packed.h
+  uint32_t blocks = 0;
+  QuantizedRows<Q> in;
+  uint32_t rows = 0;
+  float* out = nullptr;
+  size_t out_stride = 0;
+};
+
+// out[r][n] (+)= sum over k of a[r][k] * b[k][n], n < cols <= 16, ascending k, one accumulator
+// each. b's k rows lie in runs of `run` rows with stride b_stride; `k` need not fill the last run.
+template <typename B>
+struct DensePanel {
+  const float* a = nullptr;
+  size_t a_stride = 0;
+  const B* const* runs = nullptr;
+  uint32_t run = 0;
+  size_t b_stride = 0;
+  uint32_t rows = 0;
+  uint32_t k = 0;
+  uint32_t cols = kPanel;
+  float* out = nullptr;
+  size_t out_stride = 0;
+  bool accumulate = false;
+};
+
+template <typename Q>
+struct QuantizeRows {
+  const float* x = nullptr;
+  size_t x_stride = 0;
+  uint32_t rows = 0;
+  uint32_t blocks = 0;
+  Q* q = nullptr;
+  size_t q_stride = 0;
+  float* scale = nullptr;
+  float* scaled_sum = nullptr;
+  size_t scale_stride = 0;
+};
+
+// Softmax state of one query over some keys: max of the scores, sum of exp(score - max), and
+// sum of exp(score - max) * value.
+struct SoftmaxState {
+  float max;
+  float sum;
+};
+
+struct Tier {
+  const char* name;
+
+  void (*linear_q4_1)(const QuantizedPanel<int8_t>&);
+  void (*linear_q8_0)(const QuantizedPanel<int16_t>&);
+  void (*dense_half)(const DensePanel<uint16_t>&);
+  void (*dense_float)(const DensePanel<float>&);
+
+  void (*quantize_int8)(const QuantizeRows<int8_t>&);
+  void (*quantize_int16)(const QuantizeRows<int16_t>&);
+
+  // out[i] = silu(gate[i]) * up[i].
+  void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
+  // Saturating.
+  void (*to_half)(const float* x, size_t n, uint16_t* out);
+
+  // scores[0..n) of one segment, scaled, become exp(score - max). n >= 1; scores has room for n
+  // rounded up to 16.
+  SoftmaxState (*softmax)(float* scores, uint32_t n, float scale);
+  // Joins the state of the next segment to that of all before it; `values` has n numbers.
+  void (*merge)(SoftmaxState* state, float* values, const SoftmaxState& next,
+                const float* next_values, uint32_t n);
+};
+
+const Tier& ScalarTier();
+// Only where CpuHasAvx2().
+const Tier& Avx2Tier();
+bool CpuHasAvx2();
+
+}  // namespace baton::kernels::cpu
+
+#endif  // BATON_KERNELS_CPU_TIER_H_

@@ -1,0 +1,294 @@
+// Every tier gives the bits of the scalar tier.
+#include "kernels/cpu/tier.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "kernels/cpu/packed.h"
+#include "kernels/cpu/testing.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+template <typename T>
+bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+class TierTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!CpuHasAvx2()) GTEST_SKIP() << "this processor has no AVX2";
+  }
+  size_t Below(size_t n) { return random_() % n; }
+
+  std::mt19937_64 random_{42};
+  const Tier& scalar_ = ScalarTier();
+  const Tier& avx2_ = Avx2Tier();
+};
+
+template <typename Q>
+struct Quantized {
+  std::vector<Q> q;
+  std::vector<float> scale;
+  std::vector<float> scaled_sum;
+  uint32_t rows = 0;
+  uint32_t blocks = 0;
+
+  Quantized(uint32_t row_count, uint32_t block_count)
+      : q(size_t{row_count} * block_count * kBlock),
+        scale(size_t{row_count} * block_count),
+        scaled_sum(size_t{row_count} * block_count),
+        rows(row_count),
+        blocks(block_count) {}
+
+  QuantizedRows<Q> View() const {
+    return {q.data(), size_t{blocks} * kBlock, scale.data(), scaled_sum.data(), blocks};
+  }
+  QuantizeRows<Q> Target(const std::vector<float>& x) {
+    return {x.data(),     size_t{blocks} * kBlock, rows,  blocks, q.data(), size_t{blocks} * kBlock,
+            scale.data(), scaled_sum.data(),       blocks};
+  }
+};
+
+template <typename Q>
+std::vector<float> RunPanel(void (*kernel)(const QuantizedPanel<Q>&), const void* panel,
+                            const Quantized<Q>& in) {
+  std::vector<float> out(size_t{in.rows} * kPanel, -1);
+  kernel({static_cast<const uint8_t*>(panel), in.blocks, in.View(), in.rows, out.data(), kPanel});
+  return out;
+}
+
+TEST_F(TierTest, LinearQ4_1OnRandomPanelsOfAnyHeight) {
+  for (uint32_t round = 0; round < 60; ++round) {
+    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 19),
+                         static_cast<uint32_t>(1 + Below(48)));
+    const auto x = RandomFloats(random_, in.q.size());
+    scalar_.quantize_int8(in.Target(x));
+    std::vector<PanelQ4_1> panel(in.blocks + 16);
+    for (PanelQ4_1& block : panel) {
+      for (auto& group : block.nibbles) {
+        for (auto& lane : group) {
+          for (uint8_t& byte : lane) byte = static_cast<uint8_t>(random_());
+        }
+      }
+      for (uint16_t& d : block.scale) d = FloatToHalf(0.01f * static_cast<float>(Below(100)));
+      for (uint16_t& m : block.min) m = FloatToHalf(-0.1f * static_cast<float>(Below(100)));
+    }
+    EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q4_1, panel.data(), in),
+                          RunPanel(avx2_.linear_q4_1, panel.data(), in)))
+        << "rows " << in.rows << " blocks " << in.blocks;
+  }
+}
+
+// The largest sums that 16-bit accumulators must hold: all weights 15, all activations +-127.
+TEST_F(TierTest, LinearQ4_1DoesNotSaturate) {
+  for (int sign : {1, -1}) {
+    Quantized<int8_t> in(5, 3);
+    std::fill(in.q.begin(), in.q.end(), static_cast<int8_t>(127 * sign));
+    std::fill(in.scale.begin(), in.scale.end(), 1.0f);
+    std::vector<PanelQ4_1> panel(20);
+    std::memset(panel.data(), 0xff, panel.size() * sizeof panel[0]);
+    for (PanelQ4_1& block : panel) {
+      for (uint16_t& d : block.scale) d = FloatToHalf(1);
+      for (uint16_t& m : block.min) m = 0;
+    }
+    const auto expected = static_cast<float>(sign * 3 * 32 * 15 * 127);
+    for (const Tier* tier : {&scalar_, &avx2_}) {
+      for (float value : RunPanel(tier->linear_q4_1, panel.data(), in)) EXPECT_EQ(value, expected);
+    }
+  }
+}
+
+TEST_F(TierTest, LinearQ8_0OnRandomPanelsOfAnyHeight) {
+  for (uint32_t round = 0; round < 60; ++round) {
+    Quantized<int16_t> in(static_cast<uint32_t>(1 + round % 19),
+                          static_cast<uint32_t>(1 + Below(48)));
+    const auto x = RandomFloats(random_, in.q.size());
+    scalar_.quantize_int16(in.Target(x));
+    std::vector<PanelQ8_0> panel(in.blocks + 16);
+    for (PanelQ8_0& block : panel) {
+      for (auto& pair : block.values) {
+        for (auto& lane : pair) {
+          for (int8_t& value : lane) value = static_cast<int8_t>(random_());
+        }
+      }
+      for (uint16_t& d : block.scale) d = FloatToHalf(0.01f * static_cast<float>(Below(100)));
+    }
+    EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q8_0, panel.data(), in),
+                          RunPanel(avx2_.linear_q8_0, panel.data(), in)));
+  }
+}
+
+TEST_F(TierTest, LinearQ8_0DoesNotOverflow) {
+  Quantized<int16_t> in(3, 2);
+  std::fill(in.q.begin(), in.q.end(), int16_t{-32767});
+  std::fill(in.scale.begin(), in.scale.end(), 1.0f);
+  std::vector<PanelQ8_0> panel(20);
+  std::memset(panel.data(), 0x80, panel.size() * sizeof panel[0]);
+  for (PanelQ8_0& block : panel) {
+    for (uint16_t& d : block.scale) d = FloatToHalf(1);
+  }
+  for (const Tier* tier : {&scalar_, &avx2_}) {
+    for (float value : RunPanel(tier->linear_q8_0, panel.data(), in)) {
+      EXPECT_EQ(value, 2.0f * 32 * 128 * 32767);
+    }
+  }
+}
+
+template <typename B>
+void CompareDense(void (*scalar)(const DensePanel<B>&), void (*other)(const DensePanel<B>&),
+                  std::mt19937_64& random, const std::vector<B>& pool) {
+  for (uint32_t round = 0; round < 200; ++round) {
+    DensePanel<B> args;
+    args.rows = static_cast<uint32_t>(1 + random() % 13);
+    args.k = static_cast<uint32_t>(1 + random() % 150);
+    args.run = static_cast<uint32_t>(1 + random() % 40);
+    args.b_stride = kPanel + random() % 20;
+    args.cols = round % 4 == 0 ? static_cast<uint32_t>(1 + random() % 16) : kPanel;
+    args.a_stride = args.k + random() % 3;
+    args.out_stride = kPanel + random() % 3;
+    args.accumulate = random() % 2 == 0;
+    std::vector<const B*> runs;
+    for (uint32_t k = 0; k < args.k; k += args.run) {
+      runs.push_back(&pool[random() % (pool.size() - args.run * args.b_stride - kPanel)]);
+    }
+    const auto a = RandomFloats(random, args.rows * args.a_stride);
+    auto expected = RandomFloats(random, args.rows * args.out_stride);
+    auto actual = expected;
+    args.a = a.data();
+    args.runs = runs.data();
+    args.out = expected.data();
+    scalar(args);
+    args.out = actual.data();
+    other(args);
+    EXPECT_TRUE(SameBytes(expected, actual)) << "rows " << args.rows << " cols " << args.cols;
+  }
+}
+
+TEST_F(TierTest, DensePanelsOfAnyShape) {
+  const auto floats = RandomFloats(random_, 5000);
+  std::vector<uint16_t> halves;
+  for (float value : floats) halves.push_back(FloatToHalf(value));
+  CompareDense(scalar_.dense_float, avx2_.dense_float, random_, floats);
+  CompareDense(scalar_.dense_half, avx2_.dense_half, random_, halves);
+}
+
+template <typename Q>
+void CompareQuantize(void (*scalar)(const QuantizeRows<Q>&), void (*other)(const QuantizeRows<Q>&),
+                     const std::vector<float>& x, uint32_t rows) {
+  const auto blocks = static_cast<uint32_t>(x.size() / rows / kBlock);
+  Quantized<Q> expected(rows, blocks);
+  Quantized<Q> actual(rows, blocks);
+  scalar(expected.Target(x));
+  other(actual.Target(x));
+  EXPECT_TRUE(SameBytes(expected.q, actual.q));
+  EXPECT_TRUE(SameBytes(expected.scale, actual.scale));
+  EXPECT_TRUE(SameBytes(expected.scaled_sum, actual.scaled_sum));
+}
+
+TEST_F(TierTest, QuantizationOfOrdinaryTinyHugeAndZeroRows) {
+  for (float size : {1.0f, 1e-3f, 1e4f, 1e-27f, 1e-38f, 1e37f, 0.0f}) {
+    const auto x = RandomFloats(random_, 7 * 10 * kBlock, size);
+    CompareQuantize(scalar_.quantize_int8, avx2_.quantize_int8, x, 7);
+    CompareQuantize(scalar_.quantize_int16, avx2_.quantize_int16, x, 7);
+  }
+}
+
+TEST_F(TierTest, QuantizationOfTiesAndExtremes) {
+  std::vector<float> x(kBlock);
+  for (uint32_t i = 0; i < kBlock; ++i) x[i] = (static_cast<float>(i) - 15.5f);
+  x[0] = 127;
+  CompareQuantize(scalar_.quantize_int8, avx2_.quantize_int8, x, 1);
+  x[0] = -32767;
+  CompareQuantize(scalar_.quantize_int16, avx2_.quantize_int16, x, 1);
+}
+
+TEST_F(TierTest, ANonFiniteValueMakesItsBlocksScaleNaN) {
+  for (float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    auto x = RandomFloats(random_, 3 * kBlock);
+    x[kBlock + 5] = -bad;
+    for (const Tier* tier : {&scalar_, &avx2_}) {
+      Quantized<int8_t> bytes(1, 3);
+      tier->quantize_int8(bytes.Target(x));
+      EXPECT_FALSE(std::isnan(bytes.scale[0]));
+      EXPECT_TRUE(std::isnan(bytes.scale[1]) && std::isnan(bytes.scaled_sum[1]));
+      Quantized<int16_t> shorts(1, 3);
+      tier->quantize_int16(shorts.Target(x));
+      EXPECT_FALSE(std::isnan(shorts.scale[2]));
+      EXPECT_TRUE(std::isnan(shorts.scale[1]));
+    }
+  }
+}
+
+TEST_F(TierTest, SwiGluOverTheWholeRange) {
+  std::vector<float> gate;
+  for (float x = -120; x < 120; x += 0.037f) gate.push_back(x);
+  gate.insert(gate.end(), {0.0f, -0.0f, 1e-30f, 3e38f, -3e38f});
+  const auto up = RandomFloats(random_, gate.size());
+  std::vector<float> expected(gate.size());
+  std::vector<float> actual(gate.size());
+  scalar_.swiglu(gate.data(), up.data(), gate.size(), expected.data());
+  avx2_.swiglu(gate.data(), up.data(), gate.size(), actual.data());
+  EXPECT_TRUE(SameBytes(expected, actual));
+  for (size_t i = 0; i < gate.size(); ++i) {
+    const double exact = gate[i] / (1 + std::exp(-static_cast<double>(gate[i]))) * up[i];
+    EXPECT_NEAR(actual[i], exact, std::abs(exact) * 1e-6 + 1e-35) << gate[i];
+  }
+}
+
+TEST_F(TierTest, HalvesOfEveryMagnitude) {
+  std::vector<float> x;
+  for (uint32_t bits = 0; bits < 0x7f800000; bits += 4099) {
+    float value;
+    std::memcpy(&value, &bits, 4);
+    x.push_back(value);
+    x.push_back(-value);
+  }
+  x.push_back(std::numeric_limits<float>::infinity());
+  std::vector<uint16_t> expected(x.size());
+  std::vector<uint16_t> actual(x.size());
+  scalar_.to_half(x.data(), x.size(), expected.data());
+  avx2_.to_half(x.data(), x.size(), actual.data());
+  EXPECT_TRUE(SameBytes(expected, actual));
+}
+
+TEST_F(TierTest, SoftmaxOfEveryLength) {
+  for (uint32_t n = 1; n <= kSegment; ++n) {
+    auto expected = RandomFloats(random_, kSegment, 30);
+    // What lies beyond n is never looked at.
+    std::fill(expected.begin() + n, expected.end(), std::nanf(""));
+    auto actual = expected;
+    const auto scores = expected;
+    const SoftmaxState a = scalar_.softmax(expected.data(), n, 0.125f);
+    const SoftmaxState b = avx2_.softmax(actual.data(), n, 0.125f);
+    EXPECT_EQ(std::memcmp(&a, &b, sizeof a), 0) << n;
+    EXPECT_EQ(std::memcmp(expected.data(), actual.data(), n * sizeof(float)), 0) << n;
+    double sum = 0;
+    for (uint32_t i = 0; i < n; ++i) sum += std::exp(scores[i] * 0.125 - a.max);
+    EXPECT_NEAR(a.sum, sum, sum * 1e-6);
+  }
+}
+
+TEST_F(TierTest, MergesOfAnyWidth) {
+  for (uint32_t n : {1u, 7u, 8u, 20u, 64u, 129u}) {
+    for (float gap : {0.0f, 3.0f, -3.0f, 50.0f, 100.0f, -100.0f}) {
+      auto expected = RandomFloats(random_, n);
+      const auto next = RandomFloats(random_, n);
+      auto actual = expected;
+      SoftmaxState a{1.5f, 17.0f};
+      SoftmaxState b = a;
+      scalar_.merge(&a, expected.data(), {1.5f + gap, 3.0f}, next.data(), n);
+      avx2_.merge(&b, actual.data(), {1.5f + gap, 3.0f}, next.data(), n);
+      EXPECT_TRUE(SameBytes(expected, actual));
+      EXPECT_EQ(std::memcmp(&a, &b, sizeof a), 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baton::kernels::cpu
