@@ -1,0 +1,146 @@
+#include "proto/mapping/decoder_state.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace baton::proto {
+namespace {
+
+constexpr DecoderStateLimits kLimits{100, 64, 2, 4, 3, 8, 16};
+
+// Every field differs from its default.
+DecoderState Full() {
+  DecoderState state;
+  state.attempt = {{1, 2}, 3, 4};
+  state.sampling = {0.5f, 7, 0.25f, 0.125f, 99};
+  state.stop = {5, true, {6, 7}, {"stop", "\xff"}};
+  state.prompt = {8, 9, 10};
+  state.choices = {{{11}, true}, {{12, 13}, false}};
+  state.cache_namespace = "namespace";
+  state.age = Duration(14);
+  state.remaining = Duration(-15);
+  return state;
+}
+
+TEST(DecoderStateMapping, GivesBackWhatItWasGiven) {
+  const auto parsed = Parse(Serialize(Full()), kLimits);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(*parsed, Full());
+  DecoderState plain = Full();
+  plain.remaining.reset();
+  EXPECT_EQ(*Parse(Serialize(plain), kLimits), plain);
+}
+
+void ExpectAllFieldsSet(const google::protobuf::Message& message) {
+  const auto* descriptor = message.GetDescriptor();
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const auto* field = descriptor->field(i);
+    const auto* reflection = message.GetReflection();
+    const bool set = field->is_repeated() ? reflection->FieldSize(message, field) > 0
+                                          : reflection->HasField(message, field);
+    EXPECT_TRUE(set) << field->full_name() << " is in the .proto but not mapped";
+    if (!set || field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    ExpectAllFieldsSet(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, 0)
+                                            : reflection->GetMessage(message, field));
+  }
+}
+
+TEST(DecoderStateMapping, EveryProtoFieldIsMapped) { ExpectAllFieldsSet(ToProto(Full())); }
+
+// Structured bindings name every member: a member that is added to a struct breaks the build here
+// until Full() and the mapping have it too.
+TEST(DecoderStateMapping, EveryStructMemberIsInTheProto) {
+  const DecoderState state = Full();
+  const auto& [attempt, sampling, stop, prompt, choices, cache_namespace, age, remaining] = state;
+  const auto& [temperature, top_k, top_p, min_p, seed] = sampling;
+  const auto& [max_tokens, ignore_eos, stop_token_ids, stop_strings] = stop;
+  const auto& [tokens, finished] = choices[0];
+  const auto& [router, request, number] = attempt;
+  EXPECT_EQ(state::v1::DecoderState::descriptor()->field_count(), 8);
+  EXPECT_EQ(state::v1::SamplingParams::descriptor()->field_count(), 5);
+  EXPECT_EQ(state::v1::StopParams::descriptor()->field_count(), 4);
+  EXPECT_EQ(state::v1::ChoiceState::descriptor()->field_count(), 2);
+  EXPECT_EQ(state::v1::AttemptId::descriptor()->field_count(), 3);
+  EXPECT_EQ(temperature + static_cast<float>(top_k) + top_p + min_p + static_cast<float>(seed),
+            106.875f);
+  EXPECT_TRUE(ignore_eos && finished && remaining.has_value() && !router.IsZero());
+  EXPECT_EQ(max_tokens + stop_token_ids.size() + stop_strings.size() + prompt.size() +
+                tokens.size() + cache_namespace.size() + request + number,
+            5u + 2 + 2 + 3 + 1 + 9 + 3 + 4);
+  EXPECT_EQ(age, Duration(14));
+}
+
+struct BadCase {
+  std::string field;
+  std::function<void(state::v1::DecoderState&)> break_it;
+};
+
+TEST(DecoderStateMapping, RefusesWhatIsOutOfRangeAndNamesTheField) {
+  using State = state::v1::DecoderState;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<BadCase> cases = {
+      {"attempt.router", [](State& s) { s.clear_attempt(); }},
+      {"temperature", [=](State& s) { s.mutable_sampling()->set_temperature(nan); }},
+      {"temperature", [=](State& s) { s.mutable_sampling()->set_temperature(inf); }},
+      {"temperature", [](State& s) { s.mutable_sampling()->set_temperature(-1); }},
+      {"top_k", [](State& s) { s.mutable_sampling()->set_top_k(-1); }},
+      {"top_p", [](State& s) { s.mutable_sampling()->set_top_p(0); }},
+      {"top_p", [](State& s) { s.mutable_sampling()->set_top_p(1.5f); }},
+      {"top_p", [=](State& s) { s.mutable_sampling()->set_top_p(nan); }},
+      {"min_p", [](State& s) { s.mutable_sampling()->set_min_p(-0.5f); }},
+      {"min_p", [=](State& s) { s.mutable_sampling()->set_min_p(nan); }},
+      {"max_tokens", [](State& s) { s.mutable_stop()->set_max_tokens(0); }},
+      {"max_tokens", [](State& s) { s.mutable_stop()->set_max_tokens(65); }},
+      {"stop_token_ids", [](State& s) { s.mutable_stop()->add_stop_token_ids(100); }},
+      {"stop_token_ids",
+       [](State& s) {
+         for (int i = 0; i < 3; ++i) s.mutable_stop()->add_stop_token_ids(1);
+       }},
+      {"stop_strings", [](State& s) { s.mutable_stop()->add_stop_strings(""); }},
+      {"stop_strings", [](State& s) { s.mutable_stop()->add_stop_strings("123456789"); }},
+      {"stop_strings",
+       [](State& s) {
+         for (int i = 0; i < 2; ++i) s.mutable_stop()->add_stop_strings("x");
+       }},
+      {"prompt", [](State& s) { s.clear_prompt(); }},
+      {"prompt", [](State& s) { s.add_prompt(-1); }},
+      {"prompt", [](State& s) { s.add_prompt(100); }},
+      {"prompt",
+       [](State& s) {
+         while (s.prompt_size() < 64) s.add_prompt(1);
+       }},
+      {"choices", [](State& s) { s.clear_choices(); }},
+      {"choices", [](State& s) { s.add_choices(); }},
+      {"choices.tokens", [](State& s) { s.mutable_choices(0)->add_tokens(1 << 30); }},
+      {"choices.tokens",
+       [](State& s) {
+         while (s.choices(0).tokens_size() < 62) s.mutable_choices(0)->add_tokens(1);
+       }},
+      {"cache_namespace", [](State& s) { s.set_cache_namespace(std::string(17, 'x')); }},
+      {"age_ns", [](State& s) { s.set_age_ns(~uint64_t{0}); }},
+  };
+  for (const BadCase& bad : cases) {
+    State message = ToProto(Full());
+    bad.break_it(message);
+    const auto parsed = FromProto(message, kLimits);
+    ASSERT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << bad.field;
+    EXPECT_NE(parsed.status().message().find(bad.field), std::string::npos) << parsed.status();
+  }
+}
+
+TEST(DecoderStateMapping, TruncatedBytesAreRefusedOrStillAValidState) {
+  const std::string bytes = Serialize(Full());
+  for (size_t n = 0; n < bytes.size(); ++n) {
+    const auto parsed = Parse(std::string_view(bytes).substr(0, n), kLimits);
+    EXPECT_TRUE(parsed.ok() || absl::IsInvalidArgument(parsed.status())) << n;
+  }
+}
+
+}  // namespace
+}  // namespace baton::proto
