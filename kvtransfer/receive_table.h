@@ -9,22 +9,19 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "common/executor.h"
 #include "common/ids.h"
-#include "common/mutex.h"
+#include "common/time.h"
 #include "kv/arena.h"
 #include "kvtransfer/cause.h"
 #include "kvtransfer/transport.h"
 
 namespace baton::kvtransfer {
 
-class ReceiveConnection;
-struct InboundTransfer;
+struct ReceiveShared;
 
 // Blocks of one KV group granted to a transfer, by ordinal. Pieces must come for the ordinals
 // [first_needed, prompt_blocks); the rest is room to grow.
@@ -34,8 +31,8 @@ struct GrantedGroup {
   std::vector<kv::BlockId> blocks;
 };
 
-// Thread-safe. The calls of the first group are the core's; the listener is called on the
-// executor, never inside a call.
+// The calls are the core's (the executor's thread); the listener is called there, never inside a
+// call. The threads of data connections come in through ReceiveConnection.
 class ReceiveTable {
  public:
   class Listener {
@@ -44,23 +41,25 @@ class ReceiveTable {
     // The first piece of a transfer has landed.
     virtual void OnFirstPiece(const AttemptId& attempt) = 0;
     // Commit came after all pieces. `problem` is CAUSE_UNSPECIFIED when every piece is there. From
-    // here on the transfer is written no more.
+    // here on the transfer is written no more. Answer with Reply.
     virtual void OnCommitArrived(const AttemptId& attempt, Cause problem,
                                  CommitMessage message) = 0;
     // A piece was damaged (CAUSE_CHECKSUM_MISMATCH), the source closed the transfer
-    // (CAUSE_RELEASED) or the connection ended (CAUSE_PEER_LOST, CAUSE_MALFORMED). At most once,
+    // (CAUSE_RELEASED) or its connection ended (CAUSE_PEER_LOST, CAUSE_MALFORMED). At most once,
     // and never after OnCommitArrived.
     virtual void OnTransferFailed(const AttemptId& attempt, Cause cause) = 0;
     // After Drop: nothing is being read into the blocks of the transfer, nor will be. Once.
     virtual void OnQuiesced(const AttemptId& attempt) = 0;
   };
 
-  // Both must outlive this object.
-  ReceiveTable(Epoch sink_epoch, kv::KvArena& arena, Executor& executor);
+  // `arena` and `executor` must outlive this object. Dropped transfers are remembered for `keep`
+  // (two leases): what arrives for them is discarded instead of ending the connection.
+  ReceiveTable(const Epoch& sink_epoch, kv::KvArena& arena, Executor& executor, Duration keep);
   ~ReceiveTable();
   ReceiveTable(const ReceiveTable&) = delete;
   ReceiveTable& operator=(const ReceiveTable&) = delete;
 
+  // Null: events are dropped.
   void SetListener(Listener* listener);
 
   // Data connections of other sources are refused; RemoveSource ends those that are open.
@@ -71,28 +70,24 @@ class ReceiveTable {
   // blocks. Sizes fit the layout and block ids the arena (the core made them).
   void Expect(const AttemptId& attempt, const Epoch& source, uint64_t secret,
               std::vector<GrantedGroup> groups);
-  // Nothing more is written; OnQuiesced follows. What still arrives is discarded and its Commit is
-  // answered with `cause`.
+  // Nothing more is written; OnQuiesced follows. A commit that waits for Reply or still comes is
+  // answered with `cause`. Not after Reply(CAUSE_UNSPECIFIED).
   void Drop(const AttemptId& attempt, Cause cause);
-  // Answers a commit (CAUSE_UNSPECIFIED: committed).
-  void Reply(const AttemptId& attempt, Cause cause);
-  // The tombstone of the attempt expired, or its sequence is over: a later Open is unknown.
-  void Forget(const AttemptId& attempt);
+  // Answers a commit with Committed: the blocks are the engine's.
+  void Accept(const AttemptId& attempt);
 
-  // Bytes of pieces that landed whole, of all transfers; for tests and metrics.
+  // Bytes of pieces that landed whole, of all transfers so far.
   uint64_t landed_bytes() const;
-  // Transfers that are expected or open and neither committed nor dropped.
+  // Transfers that are expected, or open and neither committed nor dropped.
   size_t live() const;
 
  private:
   friend class ReceiveConnection;
 
-  const Epoch sink_epoch_;
-  kv::KvArena& arena_;
   Executor& executor_;
+  const Duration keep_;
   // Outlives this object in tasks posted to the executor.
-  struct Shared;
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<ReceiveShared> shared_;
 };
 
 }  // namespace baton::kvtransfer

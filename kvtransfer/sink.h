@@ -30,6 +30,7 @@ class Random;
 namespace baton::kvtransfer {
 
 class SinkSession;
+struct SinkAttempt;
 struct TransferMetrics;
 
 using SinkStream = Stream<transfer::v1::SessionResponse, transfer::v1::SessionRequest>;
@@ -64,8 +65,8 @@ class TransferSink : private ReceiveTable::Listener {
     virtual void OnQuiesced(const AttemptId& attempt) = 0;
 
     // Every piece is in the blocks and the chain hash is right. CAUSE_UNSPECIFIED: the host takes
-    // blocks and state over (the sink answers Committed and forgets the attempt); another cause:
-    // refused, and OnQuiesced follows.
+    // blocks and state over (the sink answers Committed and forgets the attempt; when its sequence
+    // is over the host makes it a tombstone). Another cause: refused, and OnQuiesced follows.
     virtual Cause OnCommit(const AttemptId& attempt, std::string decoder_state) = 0;
 
     // The first piece has landed in the attempt's blocks.
@@ -121,12 +122,17 @@ class TransferSink : private ReceiveTable::Listener {
 
  private:
   friend class SinkSession;
-  struct Attempt;
-
   void OnFirstPiece(const AttemptId& attempt) override;
   void OnCommitArrived(const AttemptId& attempt, Cause problem, CommitMessage message) override;
   void OnTransferFailed(const AttemptId& attempt, Cause cause) override;
   void OnQuiesced(const AttemptId& attempt) override;
+
+  SinkAttempt* Find(const AttemptId& attempt);
+  void End(SinkAttempt& attempt, Cause cause, bool tell_host, bool tell_source);
+  void OnReserve(SinkSession& session, const transfer::v1::Reserve& reserve);
+  void OnRelease(SinkSession& session, const AttemptId& attempt);
+  void Forget(SinkSession& session, Cause cause);
+  void ReplaceOlder(SinkSession& session);
 
   const Options options_;
   Executor& executor_;
@@ -135,7 +141,8 @@ class TransferSink : private ReceiveTable::Listener {
   Random& random_;
   Host& host_;
   TransferMetrics* const metrics_;
-  std::map<AttemptId, std::unique_ptr<Attempt>> attempts_;
+  uint64_t next_session_ = 0;
+  std::map<AttemptId, std::unique_ptr<SinkAttempt>> attempts_;
   std::map<uint64_t, std::unique_ptr<SinkSession>> sessions_;  // by order of arrival
 };
 

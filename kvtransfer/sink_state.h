@@ -6,14 +6,15 @@
 
 namespace baton::kvtransfer {
 
-// A committed attempt is forgotten here (its sequence belongs to the host); "Gone" is the column of
-// events for attempts that are not known.
+// A committed attempt is forgotten here: its sequence, and its tombstone in the end, belong to the
+// host. "Gone" is the column of events for attempts that are not known.
 enum class SinkState {
-  kAsked,     // the host has it and has not answered
-  kWaiting,   // the host said Wait
-  kGranted,   // blocks are promised; pieces arrive
-  kQuiescing  // dropped; the receive thread may still be inside a block
+  kAsked,      // the host has it and has not answered
+  kWaiting,    // the host said Wait
+  kGranted,    // blocks are promised; pieces arrive
+  kQuiescing,  // dropped; the receive thread may still be inside a block
 };
+inline constexpr int kNumSinkStates = 4;
 
 enum class SinkEvent {
   kReserve,  // from a source
@@ -32,7 +33,7 @@ enum class SinkEvent {
 
 //                 Gone            Asked         Waiting       Granted         Quiescing
 // Reserve         ask host (a)    bad peer      bad peer      bad peer        refuse Tombstone
-// Release         tombstone       drop          drop          ->Quiescing     ignore
+// Release         tombstone (d)   drop          drop          ->Quiescing     ignore
 // HostGrant       host error      ->Granted     ->Granted     host error      host error
 // HostWait        host error      ->Waiting     host error    host error      host error
 // HostRefuse      host error      ->Gone        ->Gone        host error      host error

@@ -17,7 +17,7 @@
 #include "common/ids.h"
 #include "common/stream.h"
 #include "common/time.h"
-#include "kv/block.h"
+#include "kv/layout.h"
 #include "kvtransfer/cause.h"
 #include "kvtransfer/source_state.h"
 #include "kvtransfer/transport.h"
@@ -25,6 +25,7 @@
 namespace baton::kvtransfer {
 
 class SourceSession;
+struct SourceAttempt;
 struct TransferMetrics;
 
 using SourceStream = Stream<transfer::v1::SessionRequest, transfer::v1::SessionResponse>;
@@ -58,7 +59,7 @@ enum class Outcome {
   kNotGranted,  // Reserve was refused: another sink may take it
   kRefused,     // Commit was refused
   kRevoked,     // the sink dropped the granted reservation
-  kReleased,    // by our own Release
+  kReleased,    // by our own Release; see kPeerLost
   kPeerLost,    // a connection to the sink ended or was never made, or the sink fell silent; after
                 // Commit was called the sink may or may not have committed
 };
@@ -91,8 +92,7 @@ class TransferSource {
     Epoch epoch;
     Digest layout_fp;
     Digest numerics_id;
-    // Per layer of the layout: its group. Used to leave out blocks that the sink has already.
-    std::vector<kv::GroupId> layer_groups;
+    kv::KvLayout layout;
     Duration heartbeat = std::chrono::seconds(1);
     // A sink that is silent for so long is lost; also the limit for opening its session.
     Duration lease = std::chrono::seconds(10);
@@ -121,8 +121,9 @@ class TransferSource {
   // faster). Ignored when not live.
   void Release(const AttemptId& attempt);
 
-  // Of the real transfers so far (piece bytes per second of transfer time, smoothed); 0: none yet.
-  double bytes_per_second() const;
+  // Smoothed over real transfers: what was on its way when Commit was called, over the time until
+  // the reply. 0: no transfer was large enough (1 MiB) yet.
+  double bytes_per_second() const { return bytes_per_second_; }
   // Live attempts; 0 at idle.
   size_t live() const { return attempts_.size(); }
   // The state of a live attempt, for tests and for the host's own checks.
@@ -130,8 +131,17 @@ class TransferSource {
 
  private:
   friend class SourceSession;
-  struct Attempt;
-  Attempt* Find(const AttemptId& attempt);
+
+  SourceAttempt* Find(const AttemptId& attempt);
+  SourceSession& SessionOf(const SinkAddress& sink);
+  // The last thing done with an attempt: forgets it and tells the host.
+  void Finish(SourceAttempt& attempt);
+  void CountEnd(const SourceAttempt& attempt);
+  // Ends it within a later task.
+  void FinishLater(SourceAttempt& attempt);
+  // Takes the session out; it is destroyed in a later task.
+  void Forget(SourceSession& session);
+  void OnCommitted(const SourceAttempt& attempt);
 
   const Options options_;
   Executor& executor_;
@@ -139,8 +149,10 @@ class TransferSource {
   const std::vector<Transport*> transports_;
   Host& host_;
   TransferMetrics* const metrics_;
+  const std::shared_ptr<bool> alive_;
   double bytes_per_second_ = 0;
-  std::map<AttemptId, std::unique_ptr<Attempt>> attempts_;
+  uint64_t next_serial_ = 0;
+  std::map<AttemptId, std::unique_ptr<SourceAttempt>> attempts_;
   std::map<SinkAddress, std::unique_ptr<SourceSession>> sessions_;
 };
 

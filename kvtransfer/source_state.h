@@ -11,10 +11,12 @@ enum class SourceState {
   kConnecting,  // its session is being opened; Reserve is held back
   kReserving,   // Reserve was sent
   kWaiting,     // the sink said Wait
-  kGranted,     // pieces may be shipped
+  kOpening,     // granted; the data connection is being made
+  kGranted,     // the host knows; pieces may be shipped
   kCommitting,  // Commit was queued after the last piece
   kEnding,      // the outcome is known; the transport may still read blocks
 };
+inline constexpr int kNumSourceStates = 7;
 
 enum class SourceEvent {
   kSessionOpen,  // SinkHello was accepted
@@ -22,37 +24,40 @@ enum class SourceEvent {
   kWaitMessage,
   kRefusedMessage,
   kRevokedMessage,
+  kDataConnected,
   kCommitted,       // commit reply
   kCommitRefused,   // commit reply
   kShip,            // host
   kCommit,          // host
   kRelease,         // host
-  kDataEnded,       // data connection lost or impossible
+  kDataEnded,       // data connection lost, or none of the sink's addresses can be reached
   kSessionEnded,    // control session closed, silent, stale
   kTransferClosed,  // the transport reads no block of it any more
 };
+inline constexpr int kNumSourceEvents = 14;
 
-//                 Connecting    Reserving     Waiting       Granted       Committing    Ending
-// SessionOpen     send Reserve  -             -             -             -             ignore
-// Granted         bad peer      ->Granted     ->Granted     bad peer      bad peer      ignore
-// Wait            bad peer      ->Waiting     bad peer      bad peer      bad peer      ignore
-// Refused         bad peer      end NotGr.    end NotGr.    bad peer      bad peer      ignore
-// Revoked         bad peer      bad peer      bad peer      ->Ending      ->Ending      ignore
-// Committed       -             -             -             bad peer      ->Ending      ignore (a)
-// CommitRefused   -             -             -             ->Ending (b)  ->Ending      ignore
-// Ship            host error    host error    host error    send          host error    ignore
-// Commit          host error    host error    host error    ->Committing  host error    ignore
-// Release         end Released  end Released  end Released  ->Ending      ->Ending      ignore
-// DataEnded       -             -             -             end PeerLost  end PeerLost  end
-// SessionEnded    end PeerLost  end PeerLost  end PeerLost  ->Ending      ->Ending      ignore
-// TransferClosed  -             -             -             -             -             end
+//                 Connecting  Reserving   Waiting     Opening     Granted       Committing Ending
+// SessionOpen     ->Reserving -           -           -           -             -             -
+// Granted         bad peer    ->Opening   ->Opening   bad peer    bad peer      bad peer ignore
+// Wait            bad peer    ->Waiting   bad peer    bad peer    bad peer      bad peer ignore
+// Refused         bad peer    NotGranted  NotGranted  bad peer    bad peer      bad peer ignore
+// Revoked         bad peer    bad peer    bad peer    Revoked     ->Ending      ->Ending ignore
+// DataConnected   ignore      ignore      ignore      ->Granted   -             - ignore Committed
+// -           -           -           -           bad peer      ->Ending      ignore CommitRefused
+// -           -           -           -           bad peer      ->Ending      ignore Ship host
+// error  host error  host error  host error  send          host error    ignore Commit host error
+// host error  host error  host error  ->Committing  host error    ignore Release         Released
+// Released    Released    Released    ->Ending      ->Ending      ignore DataEnded       ignore
+// ignore      ignore      PeerLost    PeerLost      PeerLost      end SessionEnded    PeerLost
+// PeerLost    PeerLost    PeerLost    PeerLost      PeerLost      end TransferClosed  -           -
+// -           -           -             -             end
 //
-// "-": cannot occur. "bad peer": the message is out of order; the session ends. "host error": a
-// broken invariant of the caller (BATON_CHECK). Release sends Release on the session, except from
-// Connecting, where the sink never heard of the attempt. Everything for an attempt that is gone is
-// ignored: messages may cross with our Release.
-// (a) while Ending by our own Release the outcome becomes Committed.
-// (b) the sink refuses a transfer whose pieces are bad without waiting for Commit.
+// An outcome's name: the attempt ends with it. "end": with the outcome it has. "-": cannot occur.
+// "bad peer": the message is out of order; the session ends. "host error": a broken invariant of
+// the caller (BATON_CHECK). "->Opening" goes on to Granted at once when the data connection is
+// there. Release and DataEnded send Release on the session, except from Connecting, where the sink
+// never heard of the attempt. Everything for an attempt that is gone is ignored: it may have
+// crossed with our Release.
 
 std::string_view ToString(SourceState state);
 std::string_view ToString(SourceEvent event);
