@@ -188,8 +188,7 @@ void RouterSessions::Touch() {
 void RouterSessions::Flush() {
   flush_pending_ = false;
   flush_.Cancel();
-  if (open_.empty()) return;
-  const v1::WorkerLoad load = host_.Load();
+  const v1::WorkerLoad load = host_.Load();  // also without a session: it moves the gauges
   for (const auto& [router, session] : open_) session->Send(load, false);
 }
 

@@ -38,9 +38,7 @@ WorkerCore::WorkerCore(const WorkerOptions& options, const Environment& environm
                                           engine_metrics_, [this] { OnStepEnd(); }}),
       context_{options_,  env_.executor, env_.random, env_.metrics, env_.log,
                sessions_, engine_,       room_,       tombstones_,  draining_},
-      local_(context_) {
-  engine_metrics_.SetBlocks(pool_.Counts());
-}
+      local_(context_) {}
 
 WorkerCore::~WorkerCore() = default;
 
@@ -101,19 +99,19 @@ bool WorkerCore::idle() const {
   return local_.live() == 0 && role_->live() == 0 && room_.waiting() == 0 && engine_.idle();
 }
 
-uint32_t WorkerCore::Waiting() const {
-  return engine_.Load().waiting + local_.Queued().waiting + role_->Queued().waiting;
+uint32_t WorkerCore::Waiting() {
+  engine_.SetWaitingForRoom(local_.Queued().waiting + role_->Queued().waiting);
+  return engine_.Load().waiting;
 }
 
 v1::WorkerLoad WorkerCore::Load() {
-  const engine::EngineLoad engine = engine_.Load();
   const QueueLoad local = local_.Queued();
   const QueueLoad role = role_->Queued();
   engine_.SetWaitingForRoom(local.waiting + role.waiting);
-  engine_metrics_.SetBlocks(pool_.Counts());
+  const engine::EngineLoad engine = engine_.Load();
   v1::WorkerLoad load;
   load.set_running(engine.running);
-  load.set_waiting(engine.waiting + local.waiting + role.waiting);
+  load.set_waiting(engine.waiting);
   load.set_queued_prefill_tokens(engine.queued_prefill_tokens + local.prefill_tokens +
                                  role.prefill_tokens);
   for (const uint32_t free : pool_.free_blocks()) load.add_free_blocks(free);

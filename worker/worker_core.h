@@ -81,7 +81,7 @@ class WorkerCore : private RouterSessions::Host {
 
   absl::Status CheckWho(const v1::SubmitRequest& request, const AttemptId& attempt) const;
   absl::StatusOr<Submission> Validated(const v1::SubmitRequest& request) const;
-  uint32_t Waiting() const;
+  uint32_t Waiting();  // and tells the engine, whose gauge counts them
 
   const WorkerOptions options_;
   const Environment env_;

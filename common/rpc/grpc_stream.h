@@ -58,6 +58,9 @@ class StreamReactor : public Base,
     }
   }
 
+  // The handle is gone.
+  virtual void Drop() { Close(absl::CancelledError("stream dropped")); }
+
   // The listener is not called any more.
   void Close(const absl::Status& status) {
     listener_ = nullptr;
@@ -141,7 +144,7 @@ template <typename Reactor, typename Out, typename In>
 class StreamHandle : public Stream<Out, In> {
  public:
   explicit StreamHandle(std::shared_ptr<Reactor> reactor) : reactor_(std::move(reactor)) {}
-  ~StreamHandle() override { reactor_->Close(absl::CancelledError("stream dropped")); }
+  ~StreamHandle() override { reactor_->Drop(); }
 
   void Send(Out message) override { reactor_->Send(std::move(message)); }
   void Close(absl::Status status) override { reactor_->Close(status); }
@@ -162,9 +165,13 @@ class ServerReactor final : public StreamReactor<grpc::ServerBidiReactor<In, Out
 
   void OnDone() override { self_.reset(); }
 
+  // Also when no read is waiting to be told.
+  void OnCancel() override { End(true); }
+
  private:
-  void OnReadsEnded() override {
-    const bool cancelled = context_->IsCancelled();
+  void OnReadsEnded() override { End(context_->IsCancelled()); }
+
+  void End(bool cancelled) {
     {
       MutexLock lock(this->mutex_);
       this->closing_ = true;
@@ -207,7 +214,22 @@ class ClientReactor final : public StreamReactor<grpc::ClientBidiReactor<Out, In
     this->ReadNext();
   }
 
-  void OnWritesDoneDone(bool /*ok*/) override {}
+  void OnWritesDoneDone(bool /*ok*/) override {
+    MutexLock lock(this->mutex_);
+    writes_done_ = true;
+    if (dropped_) context_.TryCancel();
+  }
+
+  // Ends the call soon, whatever the peer does; what was sent before an orderly Close goes first.
+  void Drop() override {
+    this->listener_ = nullptr;
+    MutexLock lock(this->mutex_);
+    if (this->ended_) return;
+    dropped_ = true;
+    const bool orderly = this->closing_ && this->close_status_.ok();
+    this->closing_ = true;
+    if (!orderly || this->writing_ || writes_done_) context_.TryCancel();
+  }
 
   void OnDone(const grpc::Status& status) override {
     this->PostClosed(FromGrpc(status));
@@ -240,6 +262,8 @@ class ClientReactor final : public StreamReactor<grpc::ClientBidiReactor<Out, In
   }
 
   grpc::ClientContext context_;
+  bool dropped_ BATON_GUARDED_BY(this->mutex_) = false;
+  bool writes_done_ BATON_GUARDED_BY(this->mutex_) = false;
   std::function<void()> on_done_;
   std::shared_ptr<Base> self_;
 };

@@ -1,0 +1,175 @@
+#include "worker/worker_node.h"
+
+#include <future>
+#include <utility>
+
+#include "common/check.h"
+#include "common/status_macros.h"
+#include "kvtransfer/shm_transport.h"
+#include "kvtransfer/tcp_transport.h"
+#include "text/vocab_from_gguf.h"
+
+namespace baton::worker {
+namespace {
+
+EventLoop::Options LoopOptions(MetricsRegistry& metrics) {
+  EventLoop::Options options;
+  options.name = "core";
+  Counter counter =
+      metrics.AddCounter("baton_core_slow_turns_total", "Turns of the core over 1 ms.").Get();
+  options.on_slow_turn = [counter](Duration) mutable { counter.Increment(); };
+  return options;
+}
+
+bool Uses(const std::string& transport, const char* scheme) {
+  return transport == "auto" || transport == scheme;
+}
+
+}  // namespace
+
+absl::Status NodeOptions::Validate() const {
+  if (transport != "auto" && transport != "tcp" && transport != "shm") {
+    return absl::InvalidArgumentError("transport must be auto, tcp or shm, not " + transport);
+  }
+  if (kv_blocks == 0) return absl::InvalidArgumentError("kv-blocks must be at least 1");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<WorkerNode>> WorkerNode::Load(const NodeOptions& options,
+                                                             const Environment& environment) {
+  BATON_RETURN_IF_ERROR(options.Validate());
+  BATON_ASSIGN_OR_RETURN(model::LoadedModel model, model::Load(options.model));
+  BATON_ASSIGN_OR_RETURN(const VocabData data, VocabDataFromGguf(*model.file));
+  BATON_ASSIGN_OR_RETURN(Vocab vocab, Vocab::Create(data));
+  if (static_cast<uint32_t>(vocab.size()) != model.config.vocab_size) {
+    return absl::InvalidArgumentError(options.model.path + ": the vocabulary has " +
+                                      std::to_string(vocab.size()) + " tokens, the model's head " +
+                                      std::to_string(model.config.vocab_size));
+  }
+  std::unique_ptr<WorkerNode> node(
+      new WorkerNode(options, environment, std::move(model), std::move(vocab)));
+  BATON_RETURN_IF_ERROR(node->options_.worker.Validate());
+  BATON_RETURN_IF_ERROR(node->MakeArena());
+  return node;
+}
+
+WorkerNode::WorkerNode(const NodeOptions& options, const Environment& environment,
+                       model::LoadedModel model, Vocab vocab)
+    : options_(options),
+      env_(environment),
+      model_(std::move(model)),
+      vocab_(std::move(vocab)),
+      loop_(LoopOptions(environment.metrics)) {
+  WorkerOptions& worker = options_.worker;
+  worker.epoch = NewEpoch(random_);
+  if (worker.model.empty()) worker.model = model_.config.name;
+  worker.numerics_id = model_.numerics_id;
+  worker.layout_fp = model_.layout.Fingerprint(kvtransfer::kProtocolVersion);
+  worker.vocab_hash = vocab_.hash();
+  worker.vocab_size = model_.config.vocab_size;
+  worker.context_length = model_.config.context_length;
+  worker.block_size = model_.layout.block_size;
+  worker.pool_blocks.assign(model_.layout.groups.size(), options_.kv_blocks);
+  for (const kv::KvLayerSpec& layer : model_.layout.layers) {
+    worker.layer_groups.push_back(layer.group);
+  }
+}
+
+WorkerNode::~WorkerNode() {
+  Stop();
+  loop_.Stop();
+}
+
+absl::Status WorkerNode::MakeArena() {
+  kv::KvArena::Options options;
+  options.blocks = options_.worker.pool_blocks;
+  // Only a source shows its memory to others.
+  options.shareable = options_.worker.role == v1::ROLE_PREFILL && Uses(options_.transport, "shm");
+  BATON_ASSIGN_OR_RETURN(arena_, kv::KvArena::Create(model_.layout, options));
+  return absl::OkStatus();
+}
+
+absl::Status WorkerNode::Start(const std::string& transfer_address,
+                               kvtransfer::SinkDialer& dialer) {
+  BATON_CHECK(!started_);
+  WorkerOptions& worker = options_.worker;
+  worker.transfer_address = transfer_address;
+  if (worker.name.empty()) {
+    worker.name = (worker.role == v1::ROLE_PREFILL ? "prefill-" : "decode-") +
+                  transfer_address.substr(transfer_address.rfind(':') + 1);
+  }
+  model::ModelRunner::Options runner_options;
+  runner_options.max_rows = options_.worker.step_tokens;
+  runner_ = std::make_unique<model::ModelRunner>(model_, arena_->view(), loop_, runner_options);
+  core_ = std::make_unique<WorkerCore>(
+      options_.worker,
+      WorkerCore::Environment{loop_, random_, *runner_, vocab_, env_.metrics, env_.log});
+  MakeTransports();
+  const absl::Status status = MakeRole(dialer);
+  if (!status.ok()) {
+    Teardown();
+    return status;
+  }
+  started_ = true;
+  loop_.Start();
+  return absl::OkStatus();
+}
+
+void WorkerNode::MakeTransports() {
+  const bool source = options_.worker.role == v1::ROLE_PREFILL;
+  kv::KvArena* const arena = source ? arena_.get() : nullptr;
+  if (Uses(options_.transport, "shm")) {
+    transports_.push_back(std::make_unique<kvtransfer::ShmTransport>(
+        kvtransfer::ShmTransport::Options{}, loop_, arena));
+  }
+  if (Uses(options_.transport, "tcp")) {
+    kvtransfer::TcpTransport::Options tcp;
+    tcp.listen_host = options_.data_listen_host;
+    tcp.advertise_host = options_.data_advertise_host;
+    transports_.push_back(std::make_unique<kvtransfer::TcpTransport>(tcp, loop_, arena));
+  }
+}
+
+absl::Status WorkerNode::MakeRole(kvtransfer::SinkDialer& dialer) {
+  if (options_.worker.role == v1::ROLE_PREFILL) {
+    std::vector<kvtransfer::Transport*> transports;
+    for (const auto& transport : transports_) transports.push_back(transport.get());
+    prefill_role_ = std::make_unique<PrefillRole>(core_->context(), dialer, std::move(transports));
+    core_->SetRole(prefill_role_.get());
+    return absl::OkStatus();
+  }
+  table_ = std::make_unique<kvtransfer::ReceiveTable>(options_.worker.epoch, *arena_, loop_);
+  std::vector<std::string> addresses;
+  for (const auto& transport : transports_) {
+    BATON_ASSIGN_OR_RETURN(std::unique_ptr<kvtransfer::DataListener> listener,
+                           transport->Listen(*table_));
+    addresses.push_back(listener->address());
+    listeners_.push_back(std::move(listener));
+  }
+  decode_role_ = std::make_unique<DecodeRole>(core_->context(), *table_, std::move(addresses));
+  core_->SetRole(decode_role_.get());
+  return absl::OkStatus();
+}
+
+void WorkerNode::Stop() {
+  if (!started_) return;
+  started_ = false;
+  std::promise<void> done;
+  loop_.Post([this, &done] {
+    Teardown();
+    done.set_value();
+  });
+  done.get_future().wait();
+}
+
+void WorkerNode::Teardown() {
+  listeners_.clear();
+  prefill_role_.reset();
+  decode_role_.reset();
+  core_.reset();
+  runner_.reset();
+  table_.reset();
+  transports_.clear();
+}
+
+}  // namespace baton::worker
