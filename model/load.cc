@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
 #include "model/identity.h"
 
@@ -16,6 +17,12 @@ absl::StatusOr<std::unique_ptr<kernels::Backend>> CreateBackend(const LoadOption
   if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError("threads is " + std::to_string(options.threads) +
                                       ", not in 1..256");
+  }
+  if (options.backend == "cpu" || options.backend == "cpu-scalar") {
+    const bool scalar = options.backend == "cpu-scalar";
+    return kernels::cpu::CreateCpuBackend(
+        {.threads = options.threads,
+         .tier = scalar ? kernels::cpu::TierChoice::kScalar : kernels::cpu::TierChoice::kBest});
   }
   if (options.backend == "reference") return kernels::CreateReferenceBackend(options.threads);
   return absl::InvalidArgumentError("unknown backend '" + options.backend +
