@@ -20,7 +20,7 @@ kvtransfer::TransferSink::Options SinkOptions(const WorkerOptions& options,
   out.vocab_size = options.vocab_size;
   out.context_length = options.context_length;
   out.num_groups = static_cast<uint32_t>(options.pool_blocks.size());
-  out.block_size = options.block_size;
+  out.block_size = options.layout.block_size;
   out.data_addresses = std::move(data_addresses);
   out.heartbeat = options.heartbeat;
   out.lease = options.lease;

@@ -22,7 +22,7 @@ kvtransfer::TransferSource::Options SourceOptions(const WorkerOptions& options) 
   out.epoch = options.epoch;
   out.layout_fp = options.layout_fp;
   out.numerics_id = options.numerics_id;
-  out.layer_groups = options.layer_groups;
+  out.layout = options.layout;
   out.heartbeat = options.heartbeat;
   out.lease = options.lease;
   return out;
@@ -123,7 +123,8 @@ bool PrefillRole::MayTakeBlocks(const AttemptId& id) const {
     oldest &= candidate.submission.admitted_at <= other->submission.admitted_at;
   }
   if (ahead > 2 * uint64_t{context_.options.step_tokens}) return false;
-  const uint64_t wanted = kv::BlocksFor(candidate.prompt_tokens(), context_.options.block_size);
+  const uint64_t wanted =
+      kv::BlocksFor(candidate.prompt_tokens(), context_.options.layout.block_size);
   return HeldByWaiting() + wanted <= Quarter() || (oldest && !oversize);
 }
 
@@ -200,7 +201,7 @@ void PrefillRole::OnGranted(const AttemptId& id, const std::vector<uint32_t>& /*
 void PrefillRole::StartSequence(Attempt& attempt) {
   attempt.state = PrefillState::kRunning;
   attempt.started = context_.executor.Now();
-  attempt.shipped_blocks.assign(context_.options.layer_groups.size(), 0);
+  attempt.shipped_blocks.assign(context_.options.layout.layers.size(), 0);
   attempt.pin = context_.room.pool().Pin(attempt.blocks);
   engine::NewSequence sequence;
   sequence.state = StateAt(attempt.submission, attempt.started);
@@ -215,14 +216,15 @@ void PrefillRole::StartSequence(Attempt& attempt) {
 // Ships what this chunk completed of the layer: full blocks, and at the end of the prompt the last
 // one, whose unwritten slots are zero.
 void PrefillRole::OnLayerReady(Attempt& attempt, uint32_t layer, uint32_t tokens) {
-  const uint32_t block_size = context_.options.block_size;
+  const uint32_t block_size = context_.options.layout.block_size;
   const uint32_t done = tokens == attempt.prompt_tokens()
                             ? static_cast<uint32_t>(kv::BlocksFor(tokens, block_size))
                             : tokens / block_size;
   if (layer + 1 == attempt.shipped_blocks.size()) attempt.computed = tokens;
   uint32_t& shipped = attempt.shipped_blocks[layer];
   if (shipped >= done) return;
-  const std::vector<kv::BlockId>& blocks = attempt.blocks[context_.options.layer_groups[layer]];
+  const std::vector<kv::BlockId>& blocks =
+      attempt.blocks[context_.options.layout.layers[layer].group];
   kvtransfer::BlockRun run;
   run.layer = layer;
   run.first_ordinal = shipped;

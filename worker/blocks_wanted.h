@@ -19,7 +19,7 @@ inline absl::StatusOr<std::vector<uint32_t>> BlocksWanted(const WorkerContext& c
                                                           uint32_t max_tokens) {
   const WorkerOptions& options = context.options;
   BATON_ASSIGN_OR_RETURN(const uint32_t blocks,
-                         kv::BlocksNeeded(prompt_tokens, 1, max_tokens, options.block_size));
+                         kv::BlocksNeeded(prompt_tokens, 1, max_tokens, options.layout.block_size));
   for (const uint32_t capacity : options.pool_blocks) {
     if (blocks <= capacity) continue;
     return absl::InvalidArgumentError("prompt and max_tokens need " + std::to_string(blocks) +

@@ -20,7 +20,7 @@ engine::EngineOptions EngineOptionsOf(const WorkerOptions& options) {
   out.step_tokens = options.step_tokens;
   out.max_running = options.max_running;
   out.context_length = options.context_length;
-  out.block_size = options.block_size;
+  out.block_size = options.layout.block_size;
   return out;
 }
 
@@ -132,7 +132,7 @@ v1::WorkerHello WorkerCore::Hello() const {
   proto::Set(options_.numerics_id, *hello.mutable_numerics_id());
   proto::Set(options_.layout_fp, *hello.mutable_layout_fp());
   proto::Set(options_.vocab_hash, *hello.mutable_vocab_hash());
-  hello.set_block_size(options_.block_size);
+  hello.set_block_size(options_.layout.block_size);
   for (const uint32_t blocks : options_.pool_blocks) hello.add_pool_blocks(blocks);
   hello.set_context_length(options_.context_length);
   hello.set_transfer_address(options_.transfer_address);

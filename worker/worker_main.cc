@@ -19,6 +19,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "common/dashed_flags.h"
 #include "common/log.h"
 #include "common/status_macros.h"
 #include "worker/host_port.h"
@@ -197,6 +198,7 @@ absl::Status Serve(v1::Role role, const Logger& log, const sigset_t& stop_signal
 int WorkerMain(int argc, char** argv, v1::Role role) {
   const char* const component = role == v1::ROLE_PREFILL ? "prefill-worker" : "decode-worker";
   absl::SetProgramUsageMessage(std::string("baton-") + component + " --model FILE [flags]");
+  DashesToUnderscores(argc, argv);
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (rest.size() > 1) {
     std::fprintf(stderr, "baton-%s: unexpected argument \"%s\"\n", component, rest[1]);

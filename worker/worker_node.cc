@@ -68,11 +68,8 @@ WorkerNode::WorkerNode(const NodeOptions& options, const Environment& environmen
   worker.vocab_hash = vocab_.hash();
   worker.vocab_size = model_.config.vocab_size;
   worker.context_length = model_.config.context_length;
-  worker.block_size = model_.layout.block_size;
+  worker.layout = model_.layout;
   worker.pool_blocks.assign(model_.layout.groups.size(), options_.kv_blocks);
-  for (const kv::KvLayerSpec& layer : model_.layout.layers) {
-    worker.layer_groups.push_back(layer.group);
-  }
 }
 
 WorkerNode::~WorkerNode() {
@@ -138,7 +135,8 @@ absl::Status WorkerNode::MakeRole(kvtransfer::SinkDialer& dialer) {
     core_->SetRole(prefill_role_.get());
     return absl::OkStatus();
   }
-  table_ = std::make_unique<kvtransfer::ReceiveTable>(options_.worker.epoch, *arena_, loop_);
+  table_ = std::make_unique<kvtransfer::ReceiveTable>(options_.worker.epoch, *arena_, loop_,
+                                                      2 * options_.worker.lease);
   std::vector<std::string> addresses;
   for (const auto& transport : transports_) {
     BATON_ASSIGN_OR_RETURN(std::unique_ptr<kvtransfer::DataListener> listener,

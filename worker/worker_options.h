@@ -10,7 +10,7 @@
 #include "baton/worker/v1/worker.pb.h"
 #include "common/ids.h"
 #include "common/time.h"
-#include "kv/block.h"
+#include "kv/layout.h"
 
 namespace baton::worker {
 
@@ -34,11 +34,9 @@ struct WorkerOptions {
   uint32_t vocab_size = 0;
   uint32_t context_length = 0;
 
-  // KV memory, per group of the layout.
-  uint32_t block_size = 16;
+  // KV memory: blocks per group of the layout.
+  kv::KvLayout layout;
   std::vector<uint32_t> pool_blocks;
-  // Group of each layer of the layout.
-  std::vector<kv::GroupId> layer_groups;
 
   uint32_t step_tokens = 64;
   uint32_t max_running = 64;
