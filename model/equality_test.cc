@@ -114,11 +114,26 @@ TEST_P(EqualityTest, ACrowdChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     Formats, EqualityTest,
-    ::testing::Combine(::testing::Values("reference"),
+    ::testing::Combine(::testing::Values("reference", "cpu", "cpu-scalar"),
                        ::testing::Values(GgufTensorType::kF32, GgufTensorType::kF16,
                                          GgufTensorType::kQ8_0, GgufTensorType::kQ4_1)));
 
-TEST(EqualityTest, OutputsDependOnThePrompt) {
+TEST(TierEqualityTest, ScalarCodeGivesTheBytesOfTheBestTier) {
+  const std::string path = ::testing::TempDir() + "tiers.gguf";
+  const std::vector<TokenId> tokens = RandomTokens(11, kLength);
+  for (const GgufTensorType type :
+       {GgufTensorType::kF32, GgufTensorType::kF16, GgufTensorType::kQ8_0, GgufTensorType::kQ4_1}) {
+    TinyModelOptions options;
+    options.matrices = options.embedding = type;
+    ASSERT_TRUE(WriteTinyModel(options, path).ok());
+    const auto best = Harness(path, "cpu", 2);
+    const auto scalar = Harness(path, "cpu-scalar", 1);
+    EXPECT_EQ(best->model().numerics_id, scalar->model().numerics_id);
+    EXPECT_TRUE(InChunks(*best, tokens, 16) == InChunks(*scalar, tokens, kLength));
+  }
+}
+
+TEST(TinyModelTest, OutputsDependOnThePrompt) {
   const std::string path = ::testing::TempDir() + "varied.gguf";
   ASSERT_TRUE(WriteTinyModel(TinyModelOptions(), path).ok());
   const auto harness = Harness(path, "reference", 1);
