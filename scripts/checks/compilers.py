@@ -62,6 +62,17 @@ def clang_tidy(commands):
 _INTRINSICS = re.compile(r'#include <(immintrin|x86intrin|nmmintrin)\.h>')
 
 
+def _first_include_of_a_source(header):
+    """The build proves a header that some source includes before anything else."""
+    stem = header[:-len(".h")]
+    for source_path in (stem + ".cc", stem + "_test.cc"):
+        if os.path.exists(os.path.join(source.ROOT, source_path)):
+            listed = source.includes(source_path)
+            if listed and listed[0][1] == header:
+                return True
+    return False
+
+
 def headers_are_self_contained():
     flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror",
              "-I.", "-iquote", "out/bin", "-x", "c++"]
@@ -73,7 +84,7 @@ def headers_are_self_contained():
         result = source.run("bash", "-c", 'printf %s "$1" | g++ "${@:2}" -', "-", text, *flags, *extra)
         return [] if result.returncode == 0 else [f"{path}: {result.stderr.strip()[:400]}"]
 
-    return _in_parallel(check, source.files(".h"))
+    return _in_parallel(check, [h for h in source.files(".h") if not _first_include_of_a_source(h)])
 
 
 def clang_format():

@@ -31,6 +31,15 @@ class Checker:
             for path in target.files:
                 self.owners.setdefault(path, []).append(target)
 
+    def _resolve(self, header):
+        """Our own file behind the name in an #include, or None: the system's. Generated protobuf
+        headers are named from proto/."""
+        if header in self.known:
+            return header
+        if _generated(header):
+            return next((h for h in (header, "proto/" + header) if h in self.owners), None)
+        return None
+
     def undeclared(self):
         """Includes without a direct dependency, and files that no target has."""
         problems = []
@@ -45,8 +54,9 @@ class Checker:
         return problems
 
     def _missing_dep(self, owner, header):
-        if header in self.known or _generated(header) and header in self.owners:
-            homes = [t for t in self.owners.get(header, []) if header in t.headers or t is owner]
+        own = self._resolve(header)
+        if own:
+            homes = [t for t in self.owners.get(own, []) if own in t.headers or t is owner]
             if any(t is owner or t.label in owner.deps for t in homes):
                 return None
             return f"{owner.label} includes {header} without a direct dependency on " + (
@@ -68,7 +78,7 @@ class Checker:
         for path in self.paths:
             if re.fullmatch(rules.JOINS, path):
                 continue
-            test_only = re.search(r"(_test|_bench|testing|fake)[a-z_]*\.(h|cc)$", path) is not None
+            test_only = re.search(r"(^|[/_])(test|bench|testing|fake|fixture)(_[a-z_]*)?\.(h|cc)$", path) is not None
             for line, header in source.includes(path):
                 problem = self._wrong_way(_folder(path), header, test_only)
                 if problem:
@@ -78,13 +88,17 @@ class Checker:
     def _wrong_way(self, folder, header, test_only):
         if re.fullmatch(rules.FORBIDDEN, header):
             return f"{header} is never used here"
+        own = self._resolve(header)
+        if own:
+            return self._wrong_folder(folder, own, test_only)
         for pattern, _, allowed in rules.SYSTEM:
             if re.fullmatch(pattern, header):
                 if allowed is None or folder in allowed or test_only:
                     return None
                 return f"{folder}/ may not include {header}"
-        if header not in self.known and not (_generated(header) and header in self.owners):
-            return None  # the system's
+        return None
+
+    def _wrong_folder(self, folder, header, test_only):
         other = _folder(header)
         if other == folder:
             return None

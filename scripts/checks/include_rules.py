@@ -26,14 +26,14 @@ FOLDERS = {
 
 # Narrower than the folder: these folders may include only these headers of that one.
 ONLY = {
-    ("kernels", "kv"): r"kv/(layout|kv_layout|kv_arena|arena|block_id)\.h",
-    ("engine", "text"): r"text/(vocab|stop|grammar|choice_end)[a-z_]*\.h",
-    ("model", "engine"): r"engine/(model_runner|step)[a-z_]*\.h",
-    ("router", "kv"): r"kv/(demand|room|block_math|blocks_needed|layout)[a-z_]*\.h",
+    ("kernels", "kv"): r"kv/(layout|arena|block)\.h",
+    ("engine", "text"): r"text/(vocab|stop|grammar)[a-z_]*\.h",
+    ("model", "engine"): r"engine/model_runner\.h",
+    ("router", "kv"): r"kv/(block_demand|layout)\.h",
 }
 
-# A program's main.cc, and what tests across packages use, may join everything.
-JOINS = r"(.*/)?[a-z_]*main\.cc|tests/.*|deploy/.*"
+# Programs, the worker process (both roles over one shell) and tests across packages join everything.
+JOINS = r"(.*/)?[a-z_]*main\.(h|cc)|worker/worker_(node|server)\.(h|cc)|tests/.*|deploy/.*"
 
 # Header prefix -> (library of //bazel, folders that may use it; None: all).
 _GRPC = {"common/rpc", "worker", "prefill_worker", "decode_worker", "router", "client", "gateway", "proto"}
