@@ -85,7 +85,7 @@ std::vector<TokenId> TokensOf(const std::string& text_path) {
   EXPECT_TRUE(vocab.ok()) << vocab.status();
   const auto tokenizer = Tokenizer::Create(*vocab);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
-  return *(*tokenizer)->Encode(text, SpecialTokens::kAsText);
+  return *(*tokenizer)->Encode(text, SpecialTokenMode::kAsText);
 }
 
 // exp of the mean negative log likelihood, each window scored from its second token.
