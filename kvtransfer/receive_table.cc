@@ -147,6 +147,8 @@ void ReceiveShared::ForgetDroppedBefore(Time old) {
   }
 }
 
+const kv::KvLayout& ReceiveTable::layout() const { return shared_->arena.layout(); }
+
 uint64_t ReceiveTable::landed_bytes() const {
   MutexLock lock(shared_->mutex);
   return shared_->landed_bytes;

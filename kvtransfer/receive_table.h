@@ -76,6 +76,8 @@ class ReceiveTable {
   // Answers a commit with Committed: the blocks are the engine's.
   void Accept(const AttemptId& attempt);
 
+  // Of the arena it writes into. Any thread.
+  const kv::KvLayout& layout() const;
   // Bytes of pieces that landed whole, of all transfers so far.
   uint64_t landed_bytes() const;
   // Transfers that are expected, or open and neither committed nor dropped.

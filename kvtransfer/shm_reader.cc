@@ -1,0 +1,189 @@
+#include "kvtransfer/shm_reader.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/checked.h"
+#include "common/crc32c.h"
+#include "common/status_macros.h"
+#include "kvtransfer/shm_writer.h"
+
+namespace baton::kvtransfer {
+
+PeerMemory::PeerMemory(PeerMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+PeerMemory& PeerMemory::operator=(PeerMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+PeerMemory::~PeerMemory() {
+  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+absl::StatusOr<PeerMemory> PeerMemory::Map(int fd, uint64_t least_bytes) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return absl::InvalidArgumentError("shared memory is not sealed against shrinking");
+  }
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return SocketError("fstat");
+  const auto size = static_cast<uint64_t>(status.st_size);
+  if (size == 0 || size < least_bytes) {
+    return absl::InvalidArgumentError("shared memory is too small");
+  }
+  void* const at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (at == MAP_FAILED) return SocketError("mmap");
+  PeerMemory memory;
+  memory.data_ = static_cast<const std::byte*>(at);
+  memory.size_ = size;
+  return memory;
+}
+
+absl::StatusOr<bool> ShmReader::Receive(int socket) {
+  std::array<char, 64 << 10> bytes;
+  iovec part{bytes.data(), bytes.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t n = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n < 0) {
+    if (errno == EINTR) return true;
+    if (errno == EAGAIN) return false;
+    return SocketError("recvmsg");
+  }
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= c->cmsg_len; at += sizeof(int)) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(c) + at, sizeof fd);
+      fds_.emplace_back(fd);
+    }
+  }
+  if (fds_.size() > 2) return absl::InvalidArgumentError("too many descriptors");
+  if (n == 0) return absl::UnavailableError("the source ended the data connection");
+  buffer_.Append(std::string_view(bytes.data(), static_cast<size_t>(n)));
+  return true;
+}
+
+absl::Status ShmReader::ReadSome(int socket, ReceiveConnection& connection) {
+  while (true) {
+    BATON_ASSIGN_OR_RETURN(const bool more, Receive(socket));
+    if (!more) return absl::OkStatus();
+    while (true) {
+      const uint32_t max_body = connection.greeted() ? kMaxBodyBytes : 64;
+      BATON_ASSIGN_OR_RETURN(const auto frame, buffer_.Next(max_body));
+      if (!frame.has_value()) break;
+      BATON_RETURN_IF_ERROR(Handle(*frame, connection));
+    }
+  }
+}
+
+absl::Status ShmReader::Handle(const FrameBuffer::Whole& frame, ReceiveConnection& connection) {
+  const bool ours = frame.type == FrameType::kShmArena || frame.type == FrameType::kPieceRef;
+  if (!ours) return connection.OnFrame(frame.type, frame.body);
+  if (!connection.greeted()) return absl::InvalidArgumentError("the first frame is not a hello");
+  if (frame.type == FrameType::kShmArena) {
+    BATON_ASSIGN_OR_RETURN(ShmArenaFrame arena, DecodeShmArena(frame.body));
+    return OnArena(std::move(arena));
+  }
+  BATON_ASSIGN_OR_RETURN(const PieceRefFrame reference, DecodePieceRef(frame.body));
+  return OnPieceRef(reference, connection);
+}
+
+absl::Status ShmReader::OnArena(ShmArenaFrame frame) {
+  if (memory_.data() != nullptr) return absl::InvalidArgumentError("second arena");
+  if (fds_.size() != 2) return absl::InvalidArgumentError("an arena without its descriptors");
+  if (frame.layers != layout_.layers.size()) return absl::InvalidArgumentError("arena: layers");
+  BATON_ASSIGN_OR_RETURN(memory_, PeerMemory::Map(fds_[0].get(), 1));
+  BATON_ASSIGN_OR_RETURN(generations_,
+                         PeerMemory::Map(fds_[1].get(), kGenerationSlots * sizeof(uint64_t)));
+  fds_.clear();
+  for (const ShmRegion& region : frame.regions) {
+    const auto end = CheckedAdd(region.offset, region.bytes);
+    if (!end || *end > memory_.size()) return absl::InvalidArgumentError("arena: region");
+  }
+  arena_ = std::move(frame);
+  return absl::OkStatus();
+}
+
+// After BeginPiece has checked layer and arena against the layout.
+absl::Status ShmReader::CheckReference(const PieceRefFrame& frame) const {
+  const PieceHeader& header = frame.header;
+  if (header.layer >= layout_.layers.size() ||
+      header.arena >= layout_.layers[header.layer].arenas.size() || header.arena >= arena_.arenas) {
+    return absl::InvalidArgumentError("reference: layer or arena out of range");
+  }
+  const uint64_t piece_bytes = layout_.PieceBytes(header.layer, header.arena);
+  if (header.offset >= piece_bytes) return absl::InvalidArgumentError("reference: offset");
+  const uint64_t touched =
+      (uint64_t{header.offset} + header.length + piece_bytes - 1) / piece_bytes;
+  if (frame.blocks.size() != touched) {
+    return absl::InvalidArgumentError("reference: number of blocks");
+  }
+  if (frame.generation_slot >= kGenerationSlots) {
+    return absl::InvalidArgumentError("reference: generation slot");
+  }
+  const uint64_t room =
+      arena_.regions[uint64_t{header.layer} * arena_.arenas + header.arena].bytes / piece_bytes;
+  for (const uint32_t block : frame.blocks) {
+    if (block >= room) return absl::InvalidArgumentError("reference: block out of range");
+  }
+  return absl::OkStatus();
+}
+
+bool ShmReader::StillValid(const PieceRefFrame& frame) const {
+  const auto* const slots = reinterpret_cast<const uint64_t*>(generations_.data());
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);  // after the copy, when it is the second look
+  const bool valid =
+      __atomic_load_n(&slots[frame.generation_slot], __ATOMIC_SEQ_CST) == frame.generation;
+  return valid;
+}
+
+uint32_t ShmReader::Copy(const PieceRefFrame& frame, const Landing& landing) const {
+  const PieceHeader& header = frame.header;
+  const uint64_t piece_bytes = layout_.PieceBytes(header.layer, header.arena);
+  const std::byte* const region =
+      memory_.data() + arena_.regions[uint64_t{header.layer} * arena_.arenas + header.arena].offset;
+  uint32_t crc = Crc32c(AsBytes(EncodePieceHead(header)));
+  uint64_t offset = header.offset;
+  for (size_t i = 0; i < landing.targets().size(); ++i, offset = 0) {
+    const auto target = landing.targets()[i];
+    const std::byte* const from = region + frame.blocks[i] * piece_bytes + offset;
+    crc = CopyAndCrc32c(target.data(), from, target.size(), crc);
+  }
+  return crc;
+}
+
+absl::Status ShmReader::OnPieceRef(const PieceRefFrame& frame, ReceiveConnection& connection) {
+  if (memory_.data() == nullptr) return absl::InvalidArgumentError("reference without an arena");
+  BATON_ASSIGN_OR_RETURN(Landing landing, connection.BeginPiece(frame.header));
+  BATON_RETURN_IF_ERROR(CheckReference(frame));
+  using Verdict = ReceiveConnection::Verdict;
+  Verdict verdict = Verdict::kGivenUp;
+  if (connection.Enter(landing)) {
+    if (StillValid(frame)) {
+      const uint32_t crc = Copy(frame, landing);
+      // What was copied while the source took its blocks back is not the piece, nor damage.
+      if (StillValid(frame)) verdict = crc == frame.crc ? Verdict::kIntact : Verdict::kDamaged;
+    }
+    connection.Leave(landing);
+  }
+  connection.EndPiece(landing, verdict);
+  return absl::OkStatus();
+}
+
+}  // namespace baton::kvtransfer
