@@ -21,6 +21,11 @@ struct WorkerAddress {
   bool prefill = false;  // the role the operator expects; the worker's own word decides
 };
 
+struct WorkersState {
+  size_t ready = 0;        // sessions that are open
+  bool can_serve = false;  // a request would be placed
+};
+
 struct CoreOptions {
   // 128 random bits of this process.
   Epoch epoch;
@@ -53,6 +58,9 @@ struct CoreOptions {
 
   // For tests that count the cells of request_state.h; called before each move.
   std::function<void(RequestState, FlowEvent)> on_transition;
+
+  // Called after workers came, went or began to drain; on the executor.
+  std::function<void(const WorkersState&)> on_workers;
 
   // INVALID_ARGUMENT naming the option.
   absl::Status Validate() const;

@@ -68,6 +68,14 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     for (const auto& link : links_) link->Start();
   }
 
+  void Stop() {
+    alive_.reset();
+    waiting_.clear();
+    pausing_.clear();
+    flows_.clear();
+    for (const auto& link : links_) link->Stop();
+  }
+
   uint64_t Generate(RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
     const uint64_t number = ++last_number_;
     Post([this, number, spec = std::move(spec),
@@ -94,6 +102,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     return longest;
   }
 
+  bool CanServe() const { return ContextLength() > 0; }
   size_t live_requests() const { return live_; }
   size_t waiting_requests() const { return waiting_.size() + pausing_.size(); }
 
@@ -232,8 +241,18 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   void LearnKvBytes(double bytes_per_token) override { kv_bytes_per_token_ = bytes_per_token; }
 
   // WorkerLink::Observer
-  void OnWorkerReady(size_t /*worker*/) override { ScheduleDispatch(); }
-  void OnWorkerTurn(size_t /*worker*/) override { ScheduleDispatch(); }
+  void OnWorkerReady(size_t /*worker*/) override { ReportWorkers(); }
+  void OnWorkerTurn(size_t /*worker*/) override {
+    if (CanServe() != reported_.can_serve) ReportWorkers();
+    ScheduleDispatch();
+  }
+
+  void ReportWorkers() {
+    reported_.ready = static_cast<size_t>(std::count_if(
+        views_.begin(), views_.end(), [](const WorkerView* view) { return view->ready; }));
+    reported_.can_serve = CanServe();
+    if (options_.on_workers) options_.on_workers(reported_);
+  }
 
   void OnWorkerCounts(size_t worker) override {
     const WorkerView& view = *views_[worker];
@@ -269,6 +288,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
 
   void OnWorkerLost(size_t worker, const absl::Status& why) override {
     for (const auto& [number, flow] : flows_) flow->OnWorkerLost(worker, why);
+    ReportWorkers();
     ScheduleDispatch();
   }
 
@@ -287,6 +307,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   uint64_t last_number_ = 0;
   double kv_bytes_per_token_ = 0;
   bool dispatch_scheduled_ = false;
+  WorkersState reported_;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
@@ -296,6 +317,7 @@ RouterCore::RouterCore(CoreOptions options, Executor& executor, const WorkerClie
 RouterCore::~RouterCore() = default;
 
 void RouterCore::Start() { impl_->Start(); }
+void RouterCore::Stop() { impl_->Stop(); }
 uint64_t RouterCore::Generate(RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
   return impl_->Generate(std::move(spec), std::move(observer));
 }
@@ -303,7 +325,7 @@ void RouterCore::Cancel(uint64_t request, absl::Status why) {
   impl_->Cancel(request, std::move(why));
 }
 uint32_t RouterCore::ContextLength() const { return impl_->ContextLength(); }
-bool RouterCore::CanServe() const { return impl_->ContextLength() > 0; }
+bool RouterCore::CanServe() const { return impl_->CanServe(); }
 size_t RouterCore::live_requests() const { return impl_->live_requests(); }
 size_t RouterCore::waiting_requests() const { return impl_->waiting_requests(); }
 

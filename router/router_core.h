@@ -35,6 +35,9 @@ class RouterCore {
   // Opens the sessions.
   void Start();
 
+  // Ends every session and drops what is live; nothing is called back any more.
+  void Stop();
+
   // The request's number. Every end, a refusal included, comes through `observer`.
   uint64_t Generate(RequestSpec spec, std::unique_ptr<RequestObserver> observer);
 

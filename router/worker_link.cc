@@ -22,8 +22,14 @@ WorkerLink::WorkerLink(size_t index, const CoreOptions& options, std::string add
       log_(log),
       backoff_(options.reconnect_min) {}
 
-WorkerLink::~WorkerLink() {
-  if (session_ != nullptr) session_->Close(absl::OkStatus());
+WorkerLink::~WorkerLink() { Stop(); }
+
+void WorkerLink::Stop() {
+  beat_timer_.Cancel();
+  open_timer_.Cancel();
+  view_.ready = false;
+  if (session_ != nullptr) session_->Close(absl::CancelledError("the router stops"));
+  session_.reset();
 }
 
 void WorkerLink::Open() {

@@ -44,6 +44,8 @@ class WorkerLink : private WorkerSession::Listener {
   ~WorkerLink() override;
 
   void Start() { Open(); }
+  // Ends the session for good; the observer is not called any more.
+  void Stop();
 
   const WorkerView& view() const { return view_; }
   const std::string& address() const { return address_; }

@@ -1,0 +1,231 @@
+#include "router/frontend.h"
+
+#include <utility>
+#include <vector>
+
+#include "common/status_macros.h"
+#include "router/error_reasons.h"
+#include "router/status_details.h"
+#include "text/detokenizer.h"
+
+namespace baton::router {
+namespace {
+
+v1::FinishReason ToProto(Finish finish) {
+  return finish == Finish::kStop ? v1::FINISH_REASON_STOP : v1::FINISH_REASON_LENGTH;
+}
+
+void Fill(const RequestTimings& from, v1::Timings& to) {
+  to.set_queue(ToSeconds(from.queue));
+  to.set_route(ToSeconds(from.route));
+  to.set_reserve_wait(ToSeconds(from.reserve_wait));
+  to.set_prefill(ToSeconds(from.prefill));
+  to.set_handoff(ToSeconds(from.handoff));
+  to.set_first_decode_step(ToSeconds(from.first_decode_step));
+  to.set_total(ToSeconds(from.total));
+  to.set_time_to_first_token(ToSeconds(from.time_to_first_token));
+}
+
+absl::Status PoolFull() {
+  return WithRetryInfo(ErrorWithReason(absl::StatusCode::kResourceExhausted,
+                                       "too many prompts wait to be tokenized", kReasonQueueFull),
+                       std::chrono::seconds(1));
+}
+
+}  // namespace
+
+// Turns the core's tokens into messages with text.
+class Frontend::Observer : public RequestObserver {
+ public:
+  Observer(Frontend& frontend, uint64_t call, v1::Started started)
+      : frontend_(frontend),
+        call_(call),
+        sink_(frontend.calls_.at(call).sink),
+        started_(std::move(started)),
+        detokenizer_(frontend.context_.model.vocab()) {}
+
+  void OnAdmitted() override {
+    prompt_tokens_ = static_cast<uint32_t>(started_.prompt_token_ids_size());
+    v1::GenerateStreamResponse response;
+    *response.mutable_started() = std::move(started_);
+    sink_->Add(std::move(response));
+  }
+
+  void OnToken(const TokenEvent& event) override {
+    const bool last = event.finish != Finish::kNone;
+    const absl::Status added = detokenizer_.Add(event.token);
+    const absl::StatusOr<std::string> text = !added.ok() ? absl::StatusOr<std::string>(added)
+                                             : last ? detokenizer_.ShowLast(event.visible_bytes)
+                                                    : detokenizer_.Show(event.visible_bytes);
+    if (!text.ok()) return Break(text.status());
+    v1::GenerateStreamResponse delta;
+    delta.mutable_delta()->set_choice(event.choice);
+    delta.mutable_delta()->set_text(*text);
+    delta.mutable_delta()->add_token_ids(event.token);
+    sink_->Add(std::move(delta));
+    if (!last) return;
+    v1::GenerateStreamResponse end;
+    end.mutable_choice_end()->set_choice(event.choice);
+    end.mutable_choice_end()->set_finish_reason(ToProto(event.finish));
+    sink_->Add(std::move(end));
+  }
+
+  void OnFinished(const absl::Status& status, const RequestSummary& summary) override {
+    const absl::Status end = broken_.ok() ? status : broken_;
+    if (end.ok()) {
+      v1::GenerateStreamResponse response;
+      v1::Completed& completed = *response.mutable_completed();
+      completed.mutable_usage()->set_prompt_tokens(prompt_tokens_);
+      completed.mutable_usage()->set_completion_tokens(summary.completion_tokens);
+      Fill(summary.timings, *completed.mutable_timings());
+      completed.mutable_workers()->set_prefill(summary.prefill_worker);
+      completed.mutable_workers()->set_decode(summary.decode_worker);
+      sink_->Add(std::move(response));
+    }
+    frontend_.End(call_, end);
+  }
+
+ private:
+  // A worker sent what cannot be shown.
+  void Break(const absl::Status& why) {
+    if (!broken_.ok()) return;
+    broken_ =
+        ErrorWithReason(absl::StatusCode::kInternal, std::string(why.message()), kReasonProtocol);
+    frontend_.Cancel(call_, broken_);
+  }
+
+  Frontend& frontend_;
+  const uint64_t call_;
+  const std::shared_ptr<ResponseSink> sink_;
+  v1::Started started_;
+  Detokenizer detokenizer_;
+  uint32_t prompt_tokens_ = 0;
+  absl::Status broken_;
+};
+
+ValidationLimits Frontend::Limits() const {
+  const uint32_t served = context_.core.ContextLength();
+  return {served > 0 ? served : context_.model.context_length()};
+}
+
+bool Frontend::Encode(PromptInput input,
+                      std::function<void(absl::StatusOr<std::vector<TokenId>>)> done) const {
+  using Result = absl::StatusOr<std::vector<TokenId>>;
+  const int64_t now =
+      std::chrono::duration_cast<std::chrono::seconds>(context_.wall_clock.SinceEpoch()).count();
+  const ModelText& model = context_.model;
+  return Offload<Result>(
+      context_.pool, context_.executor,
+      [&model, now, input = std::move(input)] { return model.Encode(input, now); },
+      std::move(done));
+}
+
+uint64_t Frontend::Generate(const v1::Generation& generation, Time arrived,
+                            std::optional<Duration> timeout, std::shared_ptr<ResponseSink> sink) {
+  const uint64_t call = ++last_call_;
+  calls_[call].sink = std::move(sink);
+  absl::StatusOr<ValidGeneration> valid =
+      shut_down_.ok() ? Validate(generation, context_.model, Limits()) : shut_down_;
+  if (!valid.ok()) {
+    End(call, valid.status());
+    return call;
+  }
+  RequestSpec spec;
+  spec.request_id = valid->request_id;
+  spec.sampling = valid->sampling;
+  spec.sampling.seed = valid->seed.has_value() ? *valid->seed : context_.random.Next64();
+  spec.stop = std::move(valid->stop);
+  spec.arrived = arrived;
+  if (timeout.has_value()) spec.deadline = arrived + *timeout;
+  const bool taken =
+      Encode(std::move(valid->input), [this, call, spec = std::move(spec)](auto prompt) mutable {
+        Submit(call, std::move(spec), std::move(prompt));
+      });
+  if (!taken) End(call, PoolFull());
+  return call;
+}
+
+void Frontend::Submit(uint64_t call, RequestSpec spec,
+                      absl::StatusOr<std::vector<TokenId>> prompt) {
+  const auto found = calls_.find(call);
+  if (found == calls_.end()) return;  // cancelled meanwhile
+  if (!prompt.ok()) return End(call, prompt.status());
+  spec.prompt = *std::move(prompt);
+  v1::Started started;
+  started.set_request_id(spec.request_id);
+  started.set_model(context_.model.name());
+  started.set_seed(spec.sampling.seed);
+  started.mutable_prompt_token_ids()->Add(spec.prompt.begin(), spec.prompt.end());
+  found->second.request = context_.core.Generate(
+      std::move(spec), std::make_unique<Observer>(*this, call, std::move(started)));
+}
+
+void Frontend::Cancel(uint64_t call, const absl::Status& why) {
+  const auto found = calls_.find(call);
+  if (found == calls_.end()) return;
+  if (!found->second.request.has_value()) return End(call, why);
+  context_.core.Cancel(*found->second.request, why);
+}
+
+void Frontend::Shutdown(const absl::Status& why) {
+  shut_down_ = why;
+  std::vector<uint64_t> live;
+  for (const auto& [number, call] : calls_) live.push_back(number);
+  for (const uint64_t number : live) Cancel(number, why);
+}
+
+void Frontend::End(uint64_t call, const absl::Status& status) {
+  const auto found = calls_.find(call);
+  if (found == calls_.end()) return;
+  const std::shared_ptr<ResponseSink> sink = std::move(found->second.sink);
+  calls_.erase(found);
+  sink->End(status);
+}
+
+void Frontend::Tokenize(const v1::TokenizeRequest& request,
+                        std::function<void(absl::StatusOr<v1::TokenizeResponse>)> done) {
+  v1::Generation generation;
+  if (request.has_chat()) *generation.mutable_chat() = request.chat();
+  if (request.has_prompt()) *generation.mutable_prompt() = request.prompt();
+  const absl::Status name = ValidateModelName(request.model(), "model", context_.model);
+  if (!name.ok()) return done(name);
+  absl::StatusOr<PromptInput> input = ValidateInput(generation, "", context_.model, Limits());
+  if (!input.ok()) return done(input.status());
+  const auto reply = [done](absl::StatusOr<std::vector<TokenId>> ids) {
+    if (!ids.ok()) return done(ids.status());
+    v1::TokenizeResponse response;
+    response.mutable_token_ids()->Add(ids->begin(), ids->end());
+    done(std::move(response));
+  };
+  if (!Encode(*std::move(input), reply)) done(PoolFull());
+}
+
+void Frontend::Detokenize(const v1::DetokenizeRequest& request,
+                          std::function<void(absl::StatusOr<v1::DetokenizeResponse>)> done) {
+  using Result = absl::StatusOr<v1::DetokenizeResponse>;
+  const absl::Status name = ValidateModelName(request.model(), "model", context_.model);
+  if (!name.ok()) return done(name);
+  const Vocab& vocab = context_.model.vocab();
+  const std::vector<TokenId> ids(request.token_ids().begin(), request.token_ids().end());
+  const auto work = [&vocab, ids]() -> Result {
+    const auto text = DecodeTokens(vocab, ids);
+    if (!text.ok()) return BadField("token_ids", std::string(text.status().message()));
+    v1::DetokenizeResponse response;
+    response.set_text(*text);
+    return response;
+  };
+  if (!Offload<Result>(context_.pool, context_.executor, work, done)) done(PoolFull());
+}
+
+v1::ListModelsResponse Frontend::ListModels() const {
+  v1::ListModelsResponse response;
+  if (!context_.core.CanServe()) return response;
+  v1::Model& model = *response.add_models();
+  model.set_name(context_.model.name());
+  model.set_context_length(context_.core.ContextLength());
+  model.set_vocabulary_size(static_cast<uint32_t>(context_.model.vocab().size()));
+  model.set_chat(context_.model.can_chat());
+  return response;
+}
+
+}  // namespace baton::router

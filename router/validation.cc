@@ -1,0 +1,228 @@
+#include "router/validation.h"
+
+#include <cmath>
+#include <utility>
+
+#include "common/status_macros.h"
+#include "router/error_reasons.h"
+#include "router/status_details.h"
+#include "text/stop.h"
+#include "text/utf8.h"
+
+namespace baton::router {
+namespace {
+
+constexpr size_t kMaxRequestIdBytes = 128;
+constexpr size_t kMaxRoleBytes = 64;
+
+std::string Number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+absl::Status Unsupported(const std::string& path) {
+  return ErrorWithReason(absl::StatusCode::kUnimplemented, path + ": not supported yet",
+                         kReasonUnsupportedField);
+}
+
+absl::Status CheckRange(const std::string& path, float value, bool zero_allowed) {
+  if (value <= 1 && (value > 0 || (zero_allowed && value == 0))) return absl::OkStatus();
+  return BadField(path,
+                  "is " + Number(value) + "; must be in " + (zero_allowed ? "[0, 1]" : "(0, 1]"));
+}
+
+absl::Status CheckUnsupported(const v1::Generation& g) {
+  if (g.has_n() && g.n() == 0) return BadField("generation.n", "is 0; must be at least 1");
+  if (g.has_n() && g.n() > 1) return Unsupported("generation.n above 1");
+  if (g.has_priority()) return Unsupported("generation.priority");
+  if (!g.tenant().empty()) return Unsupported("generation.tenant");
+  if (!g.cache_salt().empty()) return Unsupported("generation.cache_salt");
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequestId(const std::string& id) {
+  if (id.size() > kMaxRequestIdBytes) {
+    return BadField("generation.request_id", "has " + std::to_string(id.size()) +
+                                                 " bytes; at most " +
+                                                 std::to_string(kMaxRequestIdBytes));
+  }
+  for (const char c : id) {
+    if (c < 0x20 || c > 0x7e) {
+      return BadField("generation.request_id", "must be printable ASCII");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SamplingParams> CheckSampling(const v1::SamplingOptions& in) {
+  const std::string path = "generation.sampling.";
+  SamplingParams out;
+  if (in.has_temperature()) out.temperature = in.temperature();
+  if (!std::isfinite(out.temperature) || out.temperature < 0) {
+    return BadField(path + "temperature",
+                    "is " + Number(out.temperature) + "; must be finite and not negative");
+  }
+  if (in.has_top_k()) out.top_k = in.top_k();
+  if (out.top_k < 0) {
+    return BadField(path + "top_k",
+                    "is " + std::to_string(out.top_k) + "; must be at least 0 (0: off)");
+  }
+  if (in.has_top_p()) out.top_p = in.top_p();
+  BATON_RETURN_IF_ERROR(CheckRange(path + "top_p", out.top_p, false));
+  if (in.has_min_p()) out.min_p = in.min_p();
+  BATON_RETURN_IF_ERROR(CheckRange(path + "min_p", out.min_p, true));
+  return out;
+}
+
+absl::Status CheckStopStrings(const v1::StopOptions& in, StopParams& out) {
+  const std::string path = "generation.stop.stop_strings";
+  if (static_cast<size_t>(in.stop_strings_size()) > kMaxStopStrings) {
+    return BadField(path, "has " + std::to_string(in.stop_strings_size()) + " entries; at most " +
+                              std::to_string(kMaxStopStrings));
+  }
+  for (int i = 0; i < in.stop_strings_size(); ++i) {
+    const std::string& text = in.stop_strings(i);
+    const std::string entry = path + "[" + std::to_string(i) + "]";
+    if (text.empty()) return BadField(entry, "must not be empty");
+    if (text.size() > kMaxStopStringBytes) {
+      return BadField(entry, "has " + std::to_string(text.size()) + " bytes; at most " +
+                                 std::to_string(kMaxStopStringBytes));
+    }
+    if (!IsValidUtf8(text)) return BadField(entry, "is not valid UTF-8");
+    out.stop_strings.push_back(text);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTokenId(const std::string& path, TokenId id, const ModelText& model) {
+  if (model.vocab().Contains(id)) return absl::OkStatus();
+  return BadField(path, "is " + std::to_string(id) + "; must be in [0, " +
+                            std::to_string(model.vocab().size()) + ")");
+}
+
+absl::StatusOr<StopParams> CheckStop(const v1::StopOptions& in, const ModelText& model) {
+  StopParams out;
+  if (in.has_max_tokens()) {
+    if (in.max_tokens() < 1) {
+      return BadField("generation.stop.max_tokens",
+                      "is " + std::to_string(in.max_tokens()) + "; must be at least 1");
+    }
+    out.max_tokens = static_cast<uint32_t>(in.max_tokens());
+  }
+  BATON_RETURN_IF_ERROR(CheckStopStrings(in, out));
+  const std::string path = "generation.stop.stop_token_ids";
+  if (static_cast<size_t>(in.stop_token_ids_size()) > kMaxStopTokenIds) {
+    return BadField(path, "has " + std::to_string(in.stop_token_ids_size()) + " entries; at most " +
+                              std::to_string(kMaxStopTokenIds));
+  }
+  for (int i = 0; i < in.stop_token_ids_size(); ++i) {
+    BATON_RETURN_IF_ERROR(
+        CheckTokenId(path + "[" + std::to_string(i) + "]", in.stop_token_ids(i), model));
+  }
+  out.stop_token_ids.assign(in.stop_token_ids().begin(), in.stop_token_ids().end());
+  out.ignore_eos = in.ignore_eos();
+  return out;
+}
+
+// Before tokenizing: a text of n bytes is at least n / longest token tokens long.
+absl::Status CheckLength(const std::string& path, uint64_t bytes, uint64_t ids,
+                         const ModelText& model, const ValidationLimits& limits) {
+  const uint64_t longest = model.vocab().max_token_bytes();
+  const uint64_t most = uint64_t{limits.context_length} * longest;
+  if (bytes > most) {
+    return BadField(path,
+                    "has " + std::to_string(bytes) + " bytes; at most " + std::to_string(most) +
+                        " (context of " + std::to_string(limits.context_length) +
+                        " x longest token of " + std::to_string(longest) + " bytes)",
+                    kReasonPromptTooLong);
+  }
+  if (ids >= limits.context_length) {
+    return BadField(path,
+                    "has " + std::to_string(ids) + " tokens; must be shorter than the context of " +
+                        std::to_string(limits.context_length),
+                    kReasonPromptTooLong);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PromptInput> CheckPrompt(const v1::Prompt& prompt, const std::string& path,
+                                        const ModelText& model, const ValidationLimits& limits) {
+  PromptInput input;
+  input.path = path;
+  uint64_t bytes = 0, ids = 0;
+  for (const v1::PromptSegment& segment : prompt.segments()) {
+    bytes += segment.text().size();
+    ids += static_cast<uint64_t>(segment.token_ids().ids_size());
+  }
+  if (bytes + ids == 0) return BadField(path, "must not be empty");
+  BATON_RETURN_IF_ERROR(CheckLength(path, bytes, ids, model, limits));
+  for (int i = 0; i < prompt.segments_size(); ++i) {
+    const v1::PromptSegment& segment = prompt.segments(i);
+    const std::string here = path + ".segments[" + std::to_string(i) + "]";
+    PromptPart part;
+    part.is_text = !segment.has_token_ids();
+    part.text = segment.text();
+    if (!IsValidUtf8(part.text)) return BadField(here + ".text", "is not valid UTF-8");
+    part.ids.assign(segment.token_ids().ids().begin(), segment.token_ids().ids().end());
+    for (size_t k = 0; k < part.ids.size(); ++k) {
+      BATON_RETURN_IF_ERROR(
+          CheckTokenId(here + ".token_ids.ids[" + std::to_string(k) + "]", part.ids[k], model));
+    }
+    input.parts.push_back(std::move(part));
+  }
+  return input;
+}
+
+absl::StatusOr<PromptInput> CheckChat(const v1::Chat& chat, const std::string& path,
+                                      const ModelText& model, const ValidationLimits& limits) {
+  PromptInput input;
+  input.path = path;
+  input.is_chat = true;
+  if (chat.messages().empty()) return BadField(path + ".messages", "must not be empty");
+  uint64_t bytes = 0;
+  for (const v1::ChatMessage& message : chat.messages()) bytes += message.content().size() + 1;
+  BATON_RETURN_IF_ERROR(CheckLength(path, bytes, 0, model, limits));
+  for (int i = 0; i < chat.messages_size(); ++i) {
+    const v1::ChatMessage& message = chat.messages(i);
+    const std::string here = path + ".messages[" + std::to_string(i) + "]";
+    if (message.role().empty() || message.role().size() > kMaxRoleBytes) {
+      return BadField(here + ".role", "must have 1 to " + std::to_string(kMaxRoleBytes) + " bytes");
+    }
+    if (!IsValidUtf8(message.content())) return BadField(here + ".content", "is not valid UTF-8");
+    input.messages.push_back({message.role(), message.content()});
+  }
+  return input;
+}
+
+}  // namespace
+
+absl::Status ValidateModelName(const std::string& name, const std::string& path,
+                               const ModelText& model) {
+  if (name.empty() || name == model.name()) return absl::OkStatus();
+  return ErrorWithReason(absl::StatusCode::kNotFound,
+                         path + ": unknown model; this cluster serves \"" + model.name() + "\"",
+                         kReasonUnknownModel);
+}
+
+absl::StatusOr<PromptInput> ValidateInput(const v1::Generation& generation, const std::string& path,
+                                          const ModelText& model, const ValidationLimits& limits) {
+  if (generation.has_chat()) return CheckChat(generation.chat(), path + "chat", model, limits);
+  return CheckPrompt(generation.prompt(), path + "prompt", model, limits);
+}
+
+absl::StatusOr<ValidGeneration> Validate(const v1::Generation& generation, const ModelText& model,
+                                         const ValidationLimits& limits) {
+  BATON_RETURN_IF_ERROR(ValidateModelName(generation.model(), "generation.model", model));
+  BATON_RETURN_IF_ERROR(CheckRequestId(generation.request_id()));
+  BATON_RETURN_IF_ERROR(CheckUnsupported(generation));
+  ValidGeneration out;
+  out.request_id = generation.request_id();
+  BATON_ASSIGN_OR_RETURN(out.sampling, CheckSampling(generation.sampling()));
+  if (generation.sampling().has_seed()) out.seed = generation.sampling().seed();
+  BATON_ASSIGN_OR_RETURN(out.stop, CheckStop(generation.stop(), model));
+  BATON_ASSIGN_OR_RETURN(out.input, ValidateInput(generation, "generation.", model, limits));
+  return out;
+}
+
+}  // namespace baton::router
