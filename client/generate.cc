@@ -1,0 +1,266 @@
+#include "client/generate.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "baton/v1/inference.grpc.pb.h"
+#include "client/arguments.h"
+#include "common/status_macros.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace baton::client {
+
+const char kGenerateUsage[] =
+    "baton generate --target HOST:PORT (--prompt TEXT | --prompt-file F | --prompt-tokens 1,2,3 |\n"
+    "    --chat TEXT) [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P]\n"
+    "    [--seed S] [--n N] [--stop S]... [--stop-id I]... [--ignore-eos] [--model M]\n"
+    "    [--request-id ID] [--timeout-ms N] [--json] [--timings]\n";
+
+namespace {
+
+constexpr int kMaxMessageBytes = 16 << 20;
+
+struct Answer {
+  v1::Started started;
+  v1::Completed completed;
+  std::map<uint32_t, v1::Choice> choices;
+};
+
+absl::Status SetInput(const Arguments& args, v1::Generation& out) {
+  int inputs = 0;
+  if (args.Has("prompt")) {
+    ++inputs;
+    out.mutable_prompt()->add_segments()->set_text(args.Get("prompt"));
+  }
+  if (args.Has("prompt-file")) {
+    ++inputs;
+    std::ifstream file(args.Get("prompt-file"), std::ios::binary);
+    if (!file) return absl::InvalidArgumentError("--prompt-file: cannot be read");
+    out.mutable_prompt()->add_segments()->set_text(
+        std::string(std::istreambuf_iterator<char>(file), {}));
+  }
+  if (args.Has("prompt-tokens")) {
+    ++inputs;
+    BATON_ASSIGN_OR_RETURN(const auto ids, ParseIds("prompt-tokens", args.Get("prompt-tokens")));
+    out.mutable_prompt()->add_segments()->mutable_token_ids()->mutable_ids()->Add(ids.begin(),
+                                                                                  ids.end());
+  }
+  if (args.Has("chat")) {
+    ++inputs;
+    v1::ChatMessage& message = *out.mutable_chat()->add_messages();
+    message.set_role("user");
+    message.set_content(args.Get("chat"));
+  }
+  if (inputs != 1) {
+    return absl::InvalidArgumentError(
+        "give exactly one of --prompt, --prompt-file, --prompt-tokens, --chat");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetSampling(const Arguments& args, v1::SamplingOptions& out) {
+  BATON_ASSIGN_OR_RETURN(const auto temperature, args.Float("temperature"));
+  if (temperature.has_value()) out.set_temperature(*temperature);
+  BATON_ASSIGN_OR_RETURN(const auto top_k, args.Int("top-k"));
+  if (top_k.has_value()) out.set_top_k(*top_k);
+  BATON_ASSIGN_OR_RETURN(const auto top_p, args.Float("top-p"));
+  if (top_p.has_value()) out.set_top_p(*top_p);
+  BATON_ASSIGN_OR_RETURN(const auto min_p, args.Float("min-p"));
+  if (min_p.has_value()) out.set_min_p(*min_p);
+  BATON_ASSIGN_OR_RETURN(const auto seed, args.Unsigned("seed"));
+  if (seed.has_value()) out.set_seed(*seed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::GenerateStreamRequest> MakeRequest(const Arguments& args) {
+  v1::GenerateStreamRequest request;
+  v1::Generation& generation = *request.mutable_generation();
+  BATON_RETURN_IF_ERROR(SetInput(args, generation));
+  BATON_RETURN_IF_ERROR(SetSampling(args, *generation.mutable_sampling()));
+  v1::StopOptions& stop = *generation.mutable_stop();
+  BATON_ASSIGN_OR_RETURN(const auto max_tokens, args.Int("max-tokens"));
+  if (max_tokens.has_value()) stop.set_max_tokens(*max_tokens);
+  for (const std::string& text : args.All("stop")) stop.add_stop_strings(text);
+  for (const std::string& text : args.All("stop-id")) {
+    BATON_ASSIGN_OR_RETURN(const auto ids, ParseIds("stop-id", text));
+    stop.mutable_stop_token_ids()->Add(ids.begin(), ids.end());
+  }
+  if (args.Has("ignore-eos")) stop.set_ignore_eos(true);
+  BATON_ASSIGN_OR_RETURN(const auto n, args.Int("n"));
+  if (n.has_value() && *n < 0) return absl::InvalidArgumentError("--n: must not be negative");
+  if (n.has_value()) generation.set_n(static_cast<uint32_t>(*n));
+  generation.set_model(args.Get("model"));
+  generation.set_request_id(args.Get("request-id"));
+  return request;
+}
+
+std::string ReasonOf(const grpc::Status& status) {
+  google::rpc::Status details;
+  if (!details.ParseFromString(status.error_details())) return "";
+  for (const auto& detail : details.details()) {
+    google::rpc::ErrorInfo info;
+    if (detail.type_url().ends_with("google.rpc.ErrorInfo") &&
+        info.ParseFromString(detail.value())) {
+      return info.reason();
+    }
+  }
+  return "";
+}
+
+const char* CodeName(grpc::StatusCode code) {
+  static constexpr const char* kNames[] = {"OK",
+                                           "CANCELLED",
+                                           "UNKNOWN",
+                                           "INVALID_ARGUMENT",
+                                           "DEADLINE_EXCEEDED",
+                                           "NOT_FOUND",
+                                           "ALREADY_EXISTS",
+                                           "PERMISSION_DENIED",
+                                           "RESOURCE_EXHAUSTED",
+                                           "FAILED_PRECONDITION",
+                                           "ABORTED",
+                                           "OUT_OF_RANGE",
+                                           "UNIMPLEMENTED",
+                                           "INTERNAL",
+                                           "UNAVAILABLE",
+                                           "DATA_LOSS",
+                                           "UNAUTHENTICATED"};
+  return code >= 0 && code <= 16 ? kNames[code] : "UNKNOWN";
+}
+
+void PrintError(const grpc::Status& status) {
+  std::string line = "error: ";
+  line += CodeName(status.error_code());
+  const std::string reason = ReasonOf(status);
+  if (!reason.empty()) line += " " + reason;
+  line += ": " + status.error_message() + "\n";
+  std::cerr << line;
+}
+
+void Take(const v1::GenerateStreamResponse& response, bool print, Answer& answer) {
+  if (response.has_started()) {
+    answer.started = response.started();
+  } else if (response.has_delta()) {
+    v1::Choice& choice = answer.choices[response.delta().choice()];
+    choice.set_index(response.delta().choice());
+    choice.mutable_text()->append(response.delta().text());
+    choice.mutable_token_ids()->MergeFrom(response.delta().token_ids());
+    if (print) std::cout << response.delta().text() << std::flush;
+  } else if (response.has_choice_end()) {
+    answer.choices[response.choice_end().choice()].set_finish_reason(
+        response.choice_end().finish_reason());
+  } else if (response.has_completed()) {
+    answer.completed = response.completed();
+  }
+}
+
+nlohmann::json ToJson(const Answer& answer, const v1::Choice& choice) {
+  const v1::Timings& t = answer.completed.timings();
+  return {{"text", choice.text()},
+          {"token_ids", std::vector<int32_t>(choice.token_ids().begin(), choice.token_ids().end())},
+          {"prompt_token_ids", std::vector<int32_t>(answer.started.prompt_token_ids().begin(),
+                                                    answer.started.prompt_token_ids().end())},
+          {"finish_reason", choice.finish_reason() == v1::FINISH_REASON_STOP ? "stop" : "length"},
+          {"usage",
+           {{"prompt_tokens", answer.completed.usage().prompt_tokens()},
+            {"completion_tokens", answer.completed.usage().completion_tokens()}}},
+          {"timings",
+           {{"queue", t.queue()},
+            {"route", t.route()},
+            {"reserve_wait", t.reserve_wait()},
+            {"prefill", t.prefill()},
+            {"handoff", t.handoff()},
+            {"first_decode_step", t.first_decode_step()},
+            {"total", t.total()},
+            {"time_to_first_token", t.time_to_first_token()}}},
+          {"workers",
+           {{"prefill", answer.completed.workers().prefill()},
+            {"decode", answer.completed.workers().decode()}}},
+          {"seed", answer.started.seed()},
+          {"model", answer.started.model()},
+          {"request_id", answer.started.request_id()},
+          {"index", choice.index()}};
+}
+
+void PrintTimings(const Answer& answer) {
+  const v1::Timings& t = answer.completed.timings();
+  const v1::Workers& w = answer.completed.workers();
+  const uint32_t tokens = answer.completed.usage().completion_tokens();
+  const double rest = t.total() - t.time_to_first_token();
+  char line[512];
+  std::snprintf(line, sizeof line,
+                "first token %.0f ms (queue %.1f + route %.1f + reserve_wait %.1f + prefill %.1f), "
+                "handoff %.1f ms, first_decode_step %.1f ms, total %.2f s, %u + %u tokens, "
+                "%.1f tokens/s; prefill %s, decode %s\n",
+                t.time_to_first_token() * 1e3, t.queue() * 1e3, t.route() * 1e3,
+                t.reserve_wait() * 1e3, t.prefill() * 1e3, t.handoff() * 1e3,
+                t.first_decode_step() * 1e3, t.total(), answer.completed.usage().prompt_tokens(),
+                tokens, tokens > 1 && rest > 0 ? (tokens - 1) / rest : 0.0,
+                w.prefill().empty() ? "(decode worker)" : w.prefill().c_str(),
+                w.decode().empty() ? "(not needed)" : w.decode().c_str());
+  std::cerr << line;
+}
+
+grpc::Status Run(const Arguments& args, const v1::GenerateStreamRequest& request,
+                 std::optional<uint64_t> timeout_ms, Answer& answer) {
+  grpc::ChannelArguments channel_args;
+  channel_args.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  const auto stub = v1::InferenceService::NewStub(grpc::CreateCustomChannel(
+      args.Get("target"), grpc::InsecureChannelCredentials(), channel_args));
+  grpc::ClientContext context;
+  if (timeout_ms.has_value()) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(*timeout_ms));
+  }
+  const auto reader = stub->GenerateStream(&context, request);
+  v1::GenerateStreamResponse response;
+  while (reader->Read(&response)) Take(response, !args.Has("json"), answer);
+  return reader->Finish();
+}
+
+int BadFlags(const absl::Status& status) {
+  std::cerr << "error: " << status.message() << "\n" << kGenerateUsage;
+  return 2;
+}
+
+}  // namespace
+
+int Generate(const std::vector<std::string>& argv) {
+  const auto args =
+      Arguments::Parse(argv,
+                       {"target", "prompt", "prompt-file", "prompt-tokens", "chat", "max-tokens",
+                        "temperature", "top-k", "top-p", "min-p", "seed", "n", "stop", "stop-id",
+                        "model", "request-id", "timeout-ms"},
+                       {"ignore-eos", "json", "timings"});
+  if (!args.ok()) return BadFlags(args.status());
+  if (!args->Has("target")) return BadFlags(absl::InvalidArgumentError("--target: missing"));
+  const auto request = MakeRequest(*args);
+  if (!request.ok()) return BadFlags(request.status());
+  const auto timeout_ms = args->Unsigned("timeout-ms");
+  if (!timeout_ms.ok()) return BadFlags(timeout_ms.status());
+  Answer answer;
+  const grpc::Status status = Run(*args, *request, *timeout_ms, answer);
+  const bool json = args->Has("json");
+  if (!json && !answer.choices.empty()) std::cout << std::endl;
+  if (!status.ok()) {
+    PrintError(status);
+    return 1;
+  }
+  for (const auto& [index, choice] : answer.choices) {
+    if (json) std::cout << ToJson(answer, choice).dump() << std::endl;
+  }
+  if (args->Has("timings")) PrintTimings(answer);
+  return 0;
+}
+
+}  // namespace baton::client

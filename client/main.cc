@@ -1,0 +1,16 @@
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "client/generate.h"
+#include "client/up.h"
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + (argc < 2 ? argc : 2), argv + argc);
+  const std::string command = argc < 2 ? "" : argv[1];
+  if (command == "up") return baton::client::Up(argv[0], args);
+  if (command == "generate") return baton::client::Generate(args);
+  const bool asked = command == "help" || command == "--help";
+  (asked ? std::cout : std::cerr) << baton::client::kUpUsage << baton::client::kGenerateUsage;
+  return asked ? 0 : 2;
+}
