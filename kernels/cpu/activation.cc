@@ -11,10 +11,10 @@ QuantizeRows<Q> Target(QuantizedStore<Q>& store, uint32_t row, uint32_t first_bl
   QuantizeRows<Q> target;
   target.q_stride = size_t{blocks} * kBlock;
   target.scale_stride = blocks;
-  target.q = &store.q[row * target.q_stride + size_t{first_block} * kBlock];
+  target.q = store.q.get() + row * target.q_stride + size_t{first_block} * kBlock;
   const size_t at = size_t{row} * blocks + first_block;
-  target.scale = &store.scale[at];
-  if (!store.scaled_sum.empty()) target.scaled_sum = &store.scaled_sum[at];
+  target.scale = store.scale.get() + at;
+  if (!store.scaled_sum.empty()) target.scaled_sum = store.scaled_sum.get() + at;
   return target;
 }
 
@@ -23,9 +23,10 @@ QuantizedRows<Q> View(const QuantizedStore<Q>& store, uint32_t row, uint32_t blo
   QuantizedRows<Q> view;
   view.q_stride = size_t{blocks} * kBlock;
   view.scale_stride = blocks;
-  view.q = &store.q[row * view.q_stride];
-  view.scale = &store.scale[size_t{row} * blocks];
-  if (!store.scaled_sum.empty()) view.scaled_sum = &store.scaled_sum[size_t{row} * blocks];
+  const size_t at = size_t{row} * blocks;
+  view.q = store.q.get() + row * view.q_stride;
+  view.scale = store.scale.get() + at;
+  if (!store.scaled_sum.empty()) view.scaled_sum = store.scaled_sum.get() + at;
   return view;
 }
 
@@ -42,15 +43,15 @@ void CpuActivation::SetForms(Forms forms) {
   const size_t values = size_t{max_rows()} * cols();
   const size_t scales = size_t{max_rows()} * blocks();
   if ((forms & (kInt8 | kInt16)) != 0) BATON_CHECK(cols() % kBlock == 0);
-  if ((forms & kFloat) != 0 && values_.empty()) values_.resize(values);
+  if ((forms & kFloat) != 0 && values_.empty()) values_ = AlignedArray<float>(values);
   if ((forms & kInt8) != 0 && int8_.q.empty()) {
-    int8_.q.resize(values);
-    int8_.scale.resize(scales);
-    int8_.scaled_sum.resize(scales);
+    int8_.q = AlignedArray<int8_t>(values);
+    int8_.scale = AlignedArray<float>(scales);
+    int8_.scaled_sum = AlignedArray<float>(scales);
   }
   if ((forms & kInt16) != 0 && int16_.q.empty()) {
-    int16_.q.resize(values);
-    int16_.scale.resize(scales);
+    int16_.q = AlignedArray<int16_t>(values);
+    int16_.scale = AlignedArray<float>(scales);
   }
   forms_ = forms;
 }

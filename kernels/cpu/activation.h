@@ -3,6 +3,8 @@
 #define BATON_KERNELS_CPU_ACTIVATION_H_
 
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -14,11 +16,32 @@ namespace baton::kernels::cpu {
 enum Form : uint32_t { kFloat = 1, kInt8 = 2, kInt16 = 4 };
 using Forms = uint32_t;
 
+// Zeroed, on a cache line of its own, so that threads that write neighbouring columns of a row
+// share no line.
+template <typename T>
+class AlignedArray {
+ public:
+  AlignedArray() = default;
+  explicit AlignedArray(size_t n)
+      : data_(static_cast<T*>(::operator new(n * sizeof(T), kAlignment))) {
+    std::uninitialized_fill_n(data_.get(), n, T{});
+  }
+  bool empty() const { return data_ == nullptr; }
+  T* get() const { return data_.get(); }
+
+ private:
+  static constexpr std::align_val_t kAlignment{128};
+  struct Free {
+    void operator()(T* p) const { ::operator delete(p, kAlignment); }
+  };
+  std::unique_ptr<T, Free> data_;
+};
+
 template <typename Q>
 struct QuantizedStore {
-  std::vector<Q> q;
-  std::vector<float> scale;
-  std::vector<float> scaled_sum;  // int8 only
+  AlignedArray<Q> q;
+  AlignedArray<float> scale;
+  AlignedArray<float> scaled_sum;  // int8 only
 };
 
 // Memory for a form is taken when the form is first wanted.
@@ -31,8 +54,8 @@ class CpuActivation final : public Activation {
   Forms forms() const { return forms_; }
 
   uint32_t blocks() const { return cols() / kBlock; }
-  float* values(uint32_t row) { return &values_[size_t{row} * cols()]; }
-  const float* values(uint32_t row) const { return &values_[size_t{row} * cols()]; }
+  float* values(uint32_t row) { return values_.get() + size_t{row} * cols(); }
+  const float* values(uint32_t row) const { return values_.get() + size_t{row} * cols(); }
 
   QuantizedRows<int8_t> int8_rows(uint32_t first_row) const;
   QuantizedRows<int16_t> int16_rows(uint32_t first_row) const;
@@ -46,7 +69,7 @@ class CpuActivation final : public Activation {
 
  private:
   Forms forms_ = 0;
-  std::vector<float> values_;
+  AlignedArray<float> values_;
   QuantizedStore<int8_t> int8_;
   QuantizedStore<int16_t> int16_;
 };

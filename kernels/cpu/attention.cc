@@ -160,7 +160,7 @@ class Attention::Tile {
     args.rows = last - first;
     args.k = end - begin;
     args.out_stride = dim_;
-    args.accumulate = begin > 0;
+    args.store = begin > 0 ? DenseStore::kContinue : DenseStore::kReplace;
     for (uint32_t d = 0; d < dim_; d += kPanel) {
       const uint16_t* runs[kMaxRuns];
       for (uint32_t i = 0; i < count; ++i) runs[i] = blocks[i] + d;

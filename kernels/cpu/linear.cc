@@ -11,8 +11,7 @@ namespace {
 // A unit is two panels: 32 outputs, one block of the next activation.
 constexpr uint32_t kUnit = 2 * kPanel;
 constexpr uint32_t kUnitPanels = 2;
-// Rows that one panel meets before the next panel is taken; their results wait in a tile on the
-// stack, which with two panels fits the first-level cache.
+// Rows that one panel meets before the next panel is taken.
 constexpr uint32_t kTileRows = 32;
 
 struct Tile {
@@ -24,9 +23,16 @@ struct Rows {
   uint32_t count = 0;
 };
 
+// Where the 16 sums of each row go.
+struct Target {
+  float* out = nullptr;
+  size_t stride = 0;
+  bool add = false;
+};
+
 template <typename B>
 void DensePanelTimes(void (*kernel)(const DensePanel<B>&), const std::byte* panel,
-                     const CpuActivation& in, Rows rows, float* out) {
+                     const CpuActivation& in, Rows rows, const Target& target) {
   const auto* run = reinterpret_cast<const B*>(panel);
   DensePanel<B> args;
   args.a = in.values(rows.first);
@@ -35,67 +41,77 @@ void DensePanelTimes(void (*kernel)(const DensePanel<B>&), const std::byte* pane
   args.run = args.k = in.cols();
   args.b_stride = kPanel;
   args.rows = rows.count;
-  args.out = out;
-  args.out_stride = kUnit;
+  args.out = target.out;
+  args.out_stride = target.stride;
+  args.store = target.add ? DenseStore::kAdd : DenseStore::kReplace;
   kernel(args);
 }
 
 template <typename Q>
 void QuantizedPanelTimes(void (*kernel)(const QuantizedPanel<Q>&), const std::byte* panel,
-                         const QuantizedRows<Q>& in, uint32_t blocks, Rows rows, float* out) {
+                         const QuantizedRows<Q>& in, uint32_t blocks, uint32_t rows,
+                         const Target& target) {
   QuantizedPanel<Q> args;
   args.panel = reinterpret_cast<const uint8_t*>(panel);
   args.blocks = blocks;
   args.in = in;
-  args.rows = rows.count;
-  args.out = out;
-  args.out_stride = kUnit;
+  args.rows = rows;
+  args.out = target.out;
+  args.out_stride = target.stride;
+  args.add = target.add;
   kernel(args);
 }
 
-// out [rows.count][32]: columns 0..15 are written.
 void PanelTimes(const Tier& tier, const WeightPart& part, uint32_t panel, const CpuActivation& in,
-                Rows rows, float* out) {
+                Rows rows, const Target& target) {
   const std::byte* data = part.panel(panel);
   switch (part.type) {
     case TensorType::kF32:
-      return DensePanelTimes(tier.dense_float, data, in, rows, out);
+      return DensePanelTimes(tier.dense_float, data, in, rows, target);
     case TensorType::kF16:
-      return DensePanelTimes(tier.dense_half, data, in, rows, out);
+      return DensePanelTimes(tier.dense_half, data, in, rows, target);
     case TensorType::kQ4_1:
       return QuantizedPanelTimes(tier.linear_q4_1, data, in.int8_rows(rows.first), in.blocks(),
-                                 rows, out);
+                                 rows.count, target);
     case TensorType::kQ8_0:
       return QuantizedPanelTimes(tier.linear_q8_0, data, in.int16_rows(rows.first), in.blocks(),
-                                 rows, out);
+                                 rows.count, target);
   }
-}
-
-// The 32 outputs from panel `2 * unit` of a part; returns how many there are.
-uint32_t UnitTimes(const Tier& tier, const WeightPart& part, uint32_t unit, const CpuActivation& in,
-                   Rows rows, Tile& tile) {
-  uint32_t width = 0;
-  const uint32_t first = unit * kUnitPanels;
-  for (uint32_t panel = first; panel < std::min(first + kUnitPanels, part.panels); ++panel) {
-    PanelTimes(tier, part, panel, in, rows, &tile.values[0][width]);
-    width += part.width(panel);
-  }
-  return width;
 }
 
 uint32_t UnitsOf(const WeightPart& part) { return (part.panels + kUnitPanels - 1) / kUnitPanels; }
 
-void Store(const Tile& tile, Rows rows, uint32_t column, uint32_t width, LinearStore store,
-           CpuActivation& out) {
+// Calls body(panel) for the panels of a unit.
+template <typename Body>
+void ForPanels(const WeightPart& part, uint32_t unit, const Body& body) {
+  const uint32_t first = unit * kUnitPanels;
+  for (uint32_t panel = first; panel < std::min(first + kUnitPanels, part.panels); ++panel) {
+    body(panel);
+  }
+}
+
+// The last panel of a tensor whose rows are no multiple of 16: by way of a tile.
+void NarrowPanelTimes(const Tier& tier, const WeightPart& part, uint32_t panel,
+                      const CpuActivation& in, Rows rows, const Target& target) {
+  Tile tile;
+  PanelTimes(tier, part, panel, in, rows, {tile.values[0], kUnit, false});
   for (uint32_t r = 0; r < rows.count; ++r) {
-    float* to = out.values(rows.first + r) + column;
-    const float* from = tile.values[r];
-    if (store == LinearStore::kReplace) {
-      std::memcpy(to, from, width * sizeof(float));
-    } else {
-      for (uint32_t n = 0; n < width; ++n) to[n] += from[n];
+    float* to = target.out + r * target.stride;
+    for (uint32_t n = 0; n < part.width(panel); ++n) {
+      to[n] = target.add ? to[n] + tile.values[r][n] : tile.values[r][n];
     }
   }
+}
+
+// The outputs of a unit of a gate or up tensor into a tile; returns how many there are.
+uint32_t UnitTimes(const Tier& tier, const WeightPart& part, uint32_t unit, const CpuActivation& in,
+                   Rows rows, Tile& tile) {
+  uint32_t width = 0;
+  ForPanels(part, unit, [&](uint32_t panel) {
+    PanelTimes(tier, part, panel, in, rows, {&tile.values[0][width], kUnit, false});
+    width += part.width(panel);
+  });
+  return width;
 }
 
 // Calls body(rows) for all rows of `in`, one tile at a time.
@@ -104,6 +120,16 @@ void ForTileRows(const CpuActivation& in, const Body& body) {
   for (uint32_t row = 0; row < in.rows(); row += kTileRows) {
     body(Rows{row, std::min(kTileRows, in.rows() - row)});
   }
+}
+
+// With many rows a unit is worth a claim of its own, and small pieces end together.
+template <typename Body>
+void ForUnits(ThreadPool& pool, uint32_t units, uint32_t rows, const Body& body) {
+  constexpr uint32_t kManyRows = 8;
+  if (rows >= kManyRows && units < 4096) return pool.Run(units, body);
+  pool.ForRange(units, 1, [&](uint32_t begin, uint32_t end) {
+    for (uint32_t unit = begin; unit < end; ++unit) body(unit);
+  });
 }
 
 // Finds the part of unit `index`, which becomes an index within it.
@@ -121,16 +147,16 @@ void RunLinear(const Tier& tier, ThreadPool& pool, const CpuWeight& w, const Cpu
   BATON_CHECK((w.input_forms() & ~in.forms()) == 0 && in.rows() == out.rows());
   uint32_t units = 0;
   for (const WeightPart& part : w.parts()) units += UnitsOf(part);
-  pool.ForRange(units, 1, [&](uint32_t begin, uint32_t end) {
-    for (uint32_t index = begin; index < end; ++index) {
-      uint32_t unit = index;
-      const WeightPart& part = PartOf(w, unit);
-      ForTileRows(in, [&](Rows rows) {
-        Tile tile;
-        const uint32_t width = UnitTimes(tier, part, unit, in, rows, tile);
-        Store(tile, rows, part.first_output + unit * kUnit, width, store, out);
+  ForUnits(pool, units, in.rows(), [&](uint32_t unit) {
+    const WeightPart& part = PartOf(w, unit);
+    ForTileRows(in, [&](Rows rows) {
+      ForPanels(part, unit, [&](uint32_t panel) {
+        float* to = out.values(rows.first) + part.first_output + panel * kPanel;
+        const Target target{to, out.cols(), store == LinearStore::kAdd};
+        const bool full = part.width(panel) == kPanel;
+        (full ? PanelTimes : NarrowPanelTimes)(tier, part, panel, in, rows, target);
       });
-    }
+    });
   });
 }
 
@@ -138,22 +164,20 @@ void RunGatedLinear(const Tier& tier, ThreadPool& pool, const CpuWeight& w, cons
                     CpuActivation& out) {
   BATON_CHECK(w.gate_up() && in.cols() == w.inputs() && out.cols() == w.outputs());
   BATON_CHECK((w.input_forms() & ~in.forms()) == 0 && in.rows() == out.rows());
-  pool.ForRange(UnitsOf(w.parts()[0]), 1, [&](uint32_t begin, uint32_t end) {
-    for (uint32_t unit = begin; unit < end; ++unit) {
-      ForTileRows(in, [&](Rows rows) {
-        Tile gate;
-        Tile up;
-        const uint32_t width = UnitTimes(tier, w.parts()[0], unit, in, rows, gate);
-        UnitTimes(tier, w.parts()[1], unit, in, rows, up);
-        for (uint32_t r = 0; r < rows.count; ++r) {
-          tier.swiglu(gate.values[r], up.values[r], width, gate.values[r]);
-        }
-        if ((out.forms() & kFloat) != 0) {
-          Store(gate, rows, unit * kUnit, width, LinearStore::kReplace, out);
-        }
-        out.Quantize(tier, gate.values[0], kUnit, rows.first, rows.count, unit, 1);
-      });
-    }
+  ForUnits(pool, UnitsOf(w.parts()[0]), in.rows(), [&](uint32_t unit) {
+    ForTileRows(in, [&](Rows rows) {
+      Tile gate;
+      Tile up;
+      const uint32_t width = UnitTimes(tier, w.parts()[0], unit, in, rows, gate);
+      UnitTimes(tier, w.parts()[1], unit, in, rows, up);
+      for (uint32_t r = 0; r < rows.count; ++r) {
+        tier.swiglu(gate.values[r], up.values[r], width, gate.values[r]);
+        if ((out.forms() & kFloat) == 0) continue;
+        std::memcpy(out.values(rows.first + r) + unit * kUnit, gate.values[r],
+                    width * sizeof(float));
+      }
+      out.Quantize(tier, gate.values[0], kUnit, rows.first, rows.count, unit, 1);
+    });
   });
 }
 

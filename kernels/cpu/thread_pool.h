@@ -34,10 +34,10 @@ class ThreadPool {
     RunShared(chunks, &Call<Body>, &body);
   }
 
-  // body(begin, end) over parts of [0, n), about four per thread, each of at least `grain`.
+  // body(begin, end) over parts of [0, n), about eight per thread, each of at least `grain`.
   template <typename Body>
   void ForRange(uint32_t n, uint32_t grain, const Body& body) {
-    const uint32_t chunks = std::clamp(n / grain, 1u, threads() * 4);
+    const uint32_t chunks = std::clamp(n / grain, 1u, threads() * 8);
     Run(chunks, [&](uint32_t chunk) {
       const auto begin = static_cast<uint32_t>(uint64_t{n} * chunk / chunks);
       const auto end = static_cast<uint32_t>(uint64_t{n} * (chunk + 1) / chunks);

@@ -26,7 +26,8 @@ struct QuantizedRows {
   size_t scale_stride = 0;
 };
 
-// out[r * out_stride + n] = sum over k of panel[k][n] * row r, for n = 0..15.
+// out[r * out_stride + n] = sum over k of panel[k][n] * row r, for n = 0..15; with `add`, the sum
+// is added to what is there.
 template <typename Q>
 struct QuantizedPanel {
   const uint8_t* panel = nullptr;  // packed.h
@@ -35,10 +36,18 @@ struct QuantizedPanel {
   uint32_t rows = 0;
   float* out = nullptr;
   size_t out_stride = 0;
+  bool add = false;
 };
 
-// out[r][n] (+)= sum over k of a[r][k] * b[k][n], n < cols <= 16, ascending k, one accumulator
-// each. b's k rows lie in runs of `run` rows with stride b_stride; `k` need not fill the last run.
+// What happens to the sum of a DensePanel.
+enum class DenseStore : uint8_t {
+  kReplace,   // out = sum
+  kContinue,  // the sum began with what is in out
+  kAdd,       // out = out + sum
+};
+
+// The sum over k of a[r][k] * b[k][n] for n < cols <= 16, ascending k, one accumulator each. b's k
+// rows lie in runs of `run` rows with stride b_stride; `k` need not fill the last run.
 template <typename B>
 struct DensePanel {
   const float* a = nullptr;
@@ -51,7 +60,7 @@ struct DensePanel {
   uint32_t cols = kPanel;
   float* out = nullptr;
   size_t out_stride = 0;
-  bool accumulate = false;
+  DenseStore store = DenseStore::kReplace;
 };
 
 template <typename Q>

@@ -57,9 +57,17 @@ struct Quantized {
 
 template <typename Q>
 std::vector<float> RunPanel(void (*kernel)(const QuantizedPanel<Q>&), const void* panel,
-                            const Quantized<Q>& in) {
-  std::vector<float> out(size_t{in.rows} * kPanel, -1);
-  kernel({static_cast<const uint8_t*>(panel), in.blocks, in.View(), in.rows, out.data(), kPanel});
+                            const Quantized<Q>& in, bool add = false) {
+  std::vector<float> out(size_t{in.rows} * kPanel, -1.7f);
+  QuantizedPanel<Q> args;
+  args.panel = static_cast<const uint8_t*>(panel);
+  args.blocks = in.blocks;
+  args.in = in.View();
+  args.rows = in.rows;
+  args.out = out.data();
+  args.out_stride = kPanel;
+  args.add = add;
+  kernel(args);
   return out;
 }
 
@@ -79,8 +87,9 @@ TEST_F(TierTest, LinearQ4_1OnRandomPanelsOfAnyHeight) {
       for (uint16_t& d : block.scale) d = FloatToHalf(0.01f * static_cast<float>(Below(100)));
       for (uint16_t& m : block.min) m = FloatToHalf(-0.1f * static_cast<float>(Below(100)));
     }
-    EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q4_1, panel.data(), in),
-                          RunPanel(avx2_.linear_q4_1, panel.data(), in)))
+    const bool add = round % 2 == 0;
+    EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q4_1, panel.data(), in, add),
+                          RunPanel(avx2_.linear_q4_1, panel.data(), in, add)))
         << "rows " << in.rows << " blocks " << in.blocks;
   }
 }
@@ -119,8 +128,9 @@ TEST_F(TierTest, LinearQ8_0OnRandomPanelsOfAnyHeight) {
       }
       for (uint16_t& d : block.scale) d = FloatToHalf(0.01f * static_cast<float>(Below(100)));
     }
-    EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q8_0, panel.data(), in),
-                          RunPanel(avx2_.linear_q8_0, panel.data(), in)));
+    const bool add = round % 2 == 0;
+    EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q8_0, panel.data(), in, add),
+                          RunPanel(avx2_.linear_q8_0, panel.data(), in, add)));
   }
 }
 
@@ -152,7 +162,7 @@ void CompareDense(void (*scalar)(const DensePanel<B>&), void (*other)(const Dens
     args.cols = round % 4 == 0 ? static_cast<uint32_t>(1 + random() % 16) : kPanel;
     args.a_stride = args.k + random() % 3;
     args.out_stride = kPanel + random() % 3;
-    args.accumulate = random() % 2 == 0;
+    args.store = static_cast<DenseStore>(random() % 3);
     std::vector<const B*> runs;
     for (uint32_t k = 0; k < args.k; k += args.run) {
       runs.push_back(&pool[random() % (pool.size() - args.run * args.b_stride - kPanel)]);

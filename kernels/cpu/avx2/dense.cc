@@ -18,11 +18,12 @@ struct Dense {
   static BATON_INLINE void Tile(const DensePanel<B>& args, uint32_t first_row) {
     const float* a = args.a + first_row * args.a_stride;
     float* out = args.out + first_row * args.out_stride;
+    const bool continues = args.store == DenseStore::kContinue;
     __m256 sum[kRows][2];
     UNROLL for (int r = 0; r < kRows; ++r) {
       UNROLL for (int h = 0; h < 2; ++h) {
-        sum[r][h] = args.accumulate ? _mm256_loadu_ps(out + r * args.out_stride + 8 * h)
-                                    : _mm256_setzero_ps();
+        sum[r][h] =
+            continues ? _mm256_loadu_ps(out + r * args.out_stride + 8 * h) : _mm256_setzero_ps();
       }
     }
     const B* const* run = args.runs;
@@ -40,7 +41,7 @@ struct Dense {
       }
       left -= count;
     }
-    UNROLL for (int r = 0; r < kRows; ++r) Store16(out + r * args.out_stride, sum[r]);
+    StoreRows<kRows>(out, args.out_stride, sum, args.store == DenseStore::kAdd);
   }
 };
 
@@ -50,12 +51,12 @@ void Narrow(const DensePanel<B>& args) {
   for (uint32_t r = 0; r < args.rows; ++r) {
     float* out = args.out + r * args.out_stride;
     for (uint32_t n = 0; n < args.cols; ++n) {
-      float sum = args.accumulate ? out[n] : 0.0f;
+      float sum = args.store == DenseStore::kContinue ? out[n] : 0.0f;
       for (uint32_t k = 0; k < args.k; ++k) {
         const B* row = args.runs[k / args.run] + (k % args.run) * args.b_stride;
         sum = Fma(args.a[r * args.a_stride + k], ToFloat(row[n]), sum);
       }
-      out[n] = sum;
+      out[n] = args.store == DenseStore::kAdd ? out[n] + sum : sum;
     }
   }
 }

@@ -35,7 +35,7 @@ struct Q4_1 {
       }
     }
     float* out = args.out + first_row * args.out_stride;
-    UNROLL for (int r = 0; r < kRows; ++r) Store16(out + r * args.out_stride, sum[r]);
+    StoreRows<kRows>(out, args.out_stride, sum, args.add);
   }
 
   template <int kRows>

@@ -31,7 +31,7 @@ struct Q8_0 {
       }
     }
     float* out = args.out + first_row * args.out_stride;
-    UNROLL for (int r = 0; r < kRows; ++r) Store16(out + r * args.out_stride, sum[r]);
+    StoreRows<kRows>(out, args.out_stride, sum, args.add);
   }
 
   template <int kRows>

@@ -37,9 +37,14 @@ BATON_INLINE __m256i Broadcast4(const void* p) {
   return _mm256_castps_si256(_mm256_broadcast_ss(static_cast<const float*>(p)));
 }
 
-BATON_INLINE void Store16(float* p, const __m256 (&v)[2]) {
-  _mm256_storeu_ps(p, v[0]);
-  _mm256_storeu_ps(p + 8, v[1]);
+template <int kRows>
+BATON_INLINE void StoreRows(float* out, size_t stride, const __m256 (&sum)[kRows][2], bool add) {
+  UNROLL for (int r = 0; r < kRows; ++r) {
+    UNROLL for (int h = 0; h < 2; ++h) {
+      float* p = out + r * stride + 8 * h;
+      _mm256_storeu_ps(p, add ? _mm256_add_ps(_mm256_loadu_ps(p), sum[r][h]) : sum[r][h]);
+    }
+  }
 }
 
 // The empty asm keeps GCC from re-associating integer sums, which would spill every product.

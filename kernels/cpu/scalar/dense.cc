@@ -23,7 +23,9 @@ void Dense(const DensePanel<B>& args) {
   for (uint32_t r = 0; r < args.rows; ++r) {
     float* out = args.out + r * args.out_stride;
     for (uint32_t n = 0; n < args.cols; ++n) {
-      out[n] = Dot(args, args.a + r * args.a_stride, n, args.accumulate ? out[n] : 0.0f);
+      const float begin = args.store == DenseStore::kContinue ? out[n] : 0.0f;
+      const float sum = Dot(args, args.a + r * args.a_stride, n, begin);
+      out[n] = args.store == DenseStore::kAdd ? out[n] + sum : sum;
     }
   }
 }

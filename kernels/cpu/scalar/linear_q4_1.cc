@@ -31,7 +31,8 @@ void ScalarLinearQ4_1(const QuantizedPanel<int8_t>& args) {
         sum = std::fmaf(HalfToFloat(panel[b].scale[n]) * scale[b], dot, sum);
         sum = std::fmaf(HalfToFloat(panel[b].min[n]), scaled_sum[b], sum);
       }
-      args.out[r * args.out_stride + n] = sum;
+      float& out = args.out[r * args.out_stride + n];
+      out = args.add ? out + sum : sum;
     }
   }
 }

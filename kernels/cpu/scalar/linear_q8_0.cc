@@ -26,7 +26,8 @@ void ScalarLinearQ8_0(const QuantizedPanel<int16_t>& args) {
         const auto dot = static_cast<float>(BlockDot(panel[b], n, q + b * kBlock));
         sum = std::fmaf(HalfToFloat(panel[b].scale[n]) * scale[b], dot, sum);
       }
-      args.out[r * args.out_stride + n] = sum;
+      float& out = args.out[r * args.out_stride + n];
+      out = args.add ? out + sum : sum;
     }
   }
 }
