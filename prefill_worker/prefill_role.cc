@@ -120,7 +120,7 @@ bool PrefillRole::MayTakeBlocks(const AttemptId& id) const {
     if (other->state == PrefillState::kReserving) ahead += other->prompt_tokens();
     if (!other->waits_at_sink()) continue;
     oversize |= other->oversize;
-    oldest &= candidate.submission.admitted_at <= other->submission.admitted_at;
+    oldest &= candidate.submission.admitted_at < other->submission.admitted_at;
   }
   if (ahead > 2 * uint64_t{context_.options.step_tokens}) return false;
   const uint64_t wanted =

@@ -42,10 +42,8 @@ std::unique_ptr<kv::KvArena> MakeRigArena(uint32_t blocks) {
   return *std::move(arena);
 }
 
-engine::FakeModelRunner::Options RunnerOptions(Duration step_cost) {
-  engine::FakeModelRunner::Options options;
+engine::FakeModelRunner::Options RunnerOptions(engine::FakeModelRunner::Options options) {
   options.vocab_size = engine::FixtureVocab().size();
-  options.step_cost = step_cost;
   return options;
 }
 
@@ -94,12 +92,13 @@ std::unique_ptr<kvtransfer::SourceStream> RigDialer::Dial(
 
 RigWorker::RigWorker(SimWorld& world, kvtransfer::InProcessNetwork& network, RigSinks& rig_sinks,
                      const Options& options)
-    : executor(world, options.name, std::chrono::seconds(1000 * options.number)),
+    : executor(*rig_sinks.executors.emplace_back(std::make_unique<SimExecutor>(
+          world, options.name, std::chrono::seconds(1000 * options.number)))),
       random(options.number),
       dialer(executor, rig_sinks),
       sinks(rig_sinks),
       arena(MakeRigArena(options.blocks)),
-      runner(RunnerOptions(options.step_cost), executor, *arena),
+      runner(RunnerOptions(options.model), executor, *arena),
       core(std::make_unique<WorkerCore>(
           MakeOptions(options),
           WorkerCore::Environment{executor, random, runner, engine::FixtureVocab(), metrics, log})),
@@ -125,6 +124,7 @@ RigWorker::~RigWorker() {
   prefill.reset();
   decode.reset();
   core.reset();
+  executor.Kill();
 }
 
 v1::Sink RigWorker::AsSink() const {
@@ -171,6 +171,12 @@ void RigSession::Beat() {
     if (beats && !closed.has_value()) Heartbeat();
     Beat();
   });
+}
+
+void RigSession::OnMessage(v1::SessionResponse message) {
+  messages.push_back(message);
+  if (!on_event) return;
+  for (const v1::WorkerEvent& event : message.events()) on_event(event);
 }
 
 void RigSession::Send(const v1::SessionRequest& request) {

@@ -4,6 +4,7 @@
 #define BATON_WORKER_TEST_RIG_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,6 +39,8 @@ struct RigSinks {
     kvtransfer::TransferSink* sink = nullptr;
   };
   std::map<std::string, Entry> by_address;
+  // Of every worker there was: wires between workers outlive them.
+  std::vector<std::unique_ptr<SimExecutor>> executors;
 };
 
 class RigDialer : public kvtransfer::SinkDialer {
@@ -62,7 +65,8 @@ class RigWorker {
     uint32_t step_tokens = 64;
     uint32_t max_queue = 1024;
     Duration reserve_patience = std::chrono::seconds(5);
-    Duration step_cost = std::chrono::microseconds(200);
+    // Of the fake model: vocab_size is set by the rig.
+    engine::FakeModelRunner::Options model{};
   };
   RigWorker(SimWorld& world, kvtransfer::InProcessNetwork& network, RigSinks& sinks,
             const Options& options);
@@ -72,7 +76,7 @@ class RigWorker {
   uint32_t free_blocks() const { return core->pool().free_blocks()[0]; }
   bool all_free() const { return core->pool().free_blocks() == core->pool().capacity(); }
 
-  SimExecutor executor;
+  SimExecutor& executor;
   const Logger log = Logger::Silent();
   MetricsRegistry metrics;
   SeededRandom random;
@@ -112,11 +116,12 @@ class RigSession : public Stream<v1::SessionRequest, v1::SessionResponse>::Liste
 
   std::vector<v1::SessionResponse> messages;
   std::optional<absl::Status> closed;
+  std::function<void(const v1::WorkerEvent&)> on_event;  // optional
   // Says heartbeats by itself every second.
   bool beats = true;
 
  private:
-  void OnMessage(v1::SessionResponse message) override { messages.push_back(std::move(message)); }
+  void OnMessage(v1::SessionResponse message) override;
   void OnClosed(absl::Status status) override { closed = std::move(status); }
   void Beat();
 

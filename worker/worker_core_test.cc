@@ -285,7 +285,7 @@ TEST_F(WorkerCoreTest, CancelFreesBlocksWhetherItWaitsOrRuns) {
 TEST_F(WorkerCoreTest, DeadlineEndsWaitingAndRunningRequests) {
   RigWorker::Options options;
   options.blocks = 8;
-  options.step_cost = milliseconds(20);
+  options.model.step_cost = milliseconds(20);
   Start(options);
   RigSession& session = Open();
   DecoderState running = State(1, 64, 60);

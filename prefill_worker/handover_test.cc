@@ -1,0 +1,340 @@
+// Both roles together on virtual time: a request crosses from a prefill worker to a decode worker.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine_fixture.h"
+#include "kv/block_demand.h"
+#include "proto/mapping/ids.h"
+#include "worker/test_rig.h"
+
+namespace baton::worker {
+namespace {
+
+using engine::FixturePrompt;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+RigWorker::Options PrefillOptions() {
+  RigWorker::Options options;
+  options.role = v1::ROLE_PREFILL;
+  options.name = "prefill";
+  options.number = 1;
+  return options;
+}
+
+RigWorker::Options DecodeOptions() {
+  RigWorker::Options options;
+  options.number = 2;
+  return options;
+}
+
+class HandoverTest : public testing::Test {
+ protected:
+  HandoverTest()
+      : network_([this](const kvtransfer::InProcessNetwork::Wire&, Executor& to, std::string&,
+                        std::function<void()> deliver) {
+          if (hold_data_) return held_.push_back(std::move(deliver));
+          to.Post(std::move(deliver));
+        }) {}
+
+  void Start(RigWorker::Options prefill = PrefillOptions(),
+             RigWorker::Options decode = DecodeOptions()) {
+    decode_ = std::make_unique<RigWorker>(world_, network_, sinks_, decode);
+    prefill_ = std::make_unique<RigWorker>(world_, network_, sinks_, prefill);
+    to_decode_ = std::make_unique<RigSession>(world_, *decode_);
+    to_prefill_ = std::make_unique<RigSession>(world_, *prefill_);
+    to_prefill_->on_event = [this](const v1::WorkerEvent& event) {
+      if (event.has_started() && attach_) to_decode_->Attach(AttemptOf(event));
+    };
+    world_.RunFor(milliseconds(1));
+  }
+
+  DecoderState State(uint64_t request, uint32_t prompt = 100, uint32_t max_tokens = 10) {
+    DecoderState state = engine::FixtureState(FixturePrompt(prompt, request), max_tokens, request);
+    state.attempt = RigAttempt(request);
+    return state;
+  }
+  std::vector<TokenId> Expected(const DecoderState& state) {
+    return engine::FakeContinuation(engine::FakeLayout(16), engine::FixtureVocab(), 512, state);
+  }
+  absl::Status Submit(const DecoderState& state) {
+    return to_prefill_->Submit(state, {decode_->AsSink()});
+  }
+  void ExpectIdle() {
+    EXPECT_TRUE(prefill_->all_free());
+    EXPECT_TRUE(decode_->all_free());
+    EXPECT_TRUE(prefill_->core->idle());
+    EXPECT_TRUE(decode_->core->idle());
+    EXPECT_TRUE(prefill_->core->pool().CheckIntegrity().ok());
+    EXPECT_TRUE(decode_->core->pool().CheckIntegrity().ok());
+  }
+  // Started, FirstToken, HandedOff at the source; all tokens from the first at the sink.
+  void ExpectCrossed(const DecoderState& state) {
+    const std::vector<TokenId> expected = Expected(state);
+    const std::vector<v1::WorkerEvent> source = to_prefill_->EventsOf(state.attempt);
+    ASSERT_EQ(source.size(), 3u) << state.prompt.size();
+    EXPECT_EQ(source[0].started().sink_address(), "decode");
+    EXPECT_EQ(source[1].first_token().token().token(), expected[0]);
+    EXPECT_EQ(source[1].first_token().token().position(), state.prompt.size());
+    EXPECT_GT(source[2].handed_off().bytes(), 0u);
+    EXPECT_EQ(to_decode_->TokensOf(state.attempt), expected);
+    EXPECT_TRUE(to_decode_->Finished(state.attempt));
+    EXPECT_EQ(to_decode_->EventsOf(state.attempt)[0].token().position(), state.prompt.size());
+  }
+
+  SimWorld world_;
+  bool hold_data_ = false;
+  std::vector<std::function<void()>> held_;
+  kvtransfer::InProcessNetwork network_;
+  RigSinks sinks_;
+  std::unique_ptr<RigWorker> decode_;
+  std::unique_ptr<RigWorker> prefill_;
+  std::unique_ptr<RigSession> to_decode_;
+  std::unique_ptr<RigSession> to_prefill_;
+  bool attach_ = true;
+};
+
+TEST_F(HandoverTest, EveryPromptLengthAroundABlockCrossesTokenExact) {
+  for (const uint32_t step_tokens : {1u, 7u, 16u, 64u, 256u}) {
+    RigWorker::Options options = PrefillOptions();
+    options.step_tokens = step_tokens;
+    to_prefill_.reset();
+    to_decode_.reset();
+    prefill_.reset();
+    decode_.reset();
+    Start(options);
+    for (uint32_t blocks = 0; blocks <= 6; ++blocks) {
+      for (uint32_t prompt = blocks * 16 - (blocks > 0); prompt <= blocks * 16 + 1; ++prompt) {
+        if (prompt == 0) continue;
+        const DecoderState state = State(prompt, prompt);
+        ASSERT_TRUE(Submit(state).ok());
+        world_.RunFor(seconds(1));
+        ExpectCrossed(state);
+      }
+    }
+    ExpectIdle();
+  }
+}
+
+TEST_F(HandoverTest, FirstTokenThatEndsTheRequestReleasesTheSink) {
+  Start();
+  const DecoderState state = State(1, 40, 1);
+  ASSERT_TRUE(Submit(state).ok());
+  world_.RunFor(seconds(1));
+  const std::vector<v1::WorkerEvent> source = to_prefill_->EventsOf(state.attempt);
+  ASSERT_EQ(source.size(), 2u);
+  EXPECT_EQ(source[1].first_token().token().finish_reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_TRUE(to_decode_->EventsOf(state.attempt).empty());
+  ExpectIdle();
+}
+
+TEST_F(HandoverTest, FirstLayerLandsBeforeTheLastChunkStarts) {
+  RigWorker::Options options = PrefillOptions();
+  options.step_tokens = 16;
+  uint64_t landed_before_last_chunk = 0;
+  options.model.on_step = [&](const engine::Step& step) {
+    if (step.items[0].sample) landed_before_last_chunk = decode_->table->landed_bytes();
+  };
+  Start(options);
+  ASSERT_TRUE(Submit(State(1, 100)).ok());
+  world_.RunFor(seconds(1));
+  EXPECT_GT(landed_before_last_chunk, 0u);
+  ExpectCrossed(State(1, 100));
+}
+
+TEST_F(HandoverTest, FirstTokenDoesNotWaitForTheCommit) {
+  Start();
+  hold_data_ = true;
+  const DecoderState state = State(1);
+  ASSERT_TRUE(Submit(state).ok());
+  world_.RunFor(seconds(1));
+  const std::vector<v1::WorkerEvent> source = to_prefill_->EventsOf(state.attempt);
+  ASSERT_EQ(source.size(), 2u);
+  EXPECT_EQ(source[1].first_token().token().token(), Expected(state)[0]);
+  EXPECT_TRUE(to_decode_->EventsOf(state.attempt).empty());
+  hold_data_ = false;
+  for (size_t i = 0; i < held_.size(); ++i) decode_->executor.Post(held_[i]);
+  world_.RunFor(seconds(1));
+  ExpectCrossed(state);
+  ExpectIdle();
+}
+
+TEST_F(HandoverTest, EventsAreKeptUntilTheRouterAttaches) {
+  Start();
+  attach_ = false;
+  const DecoderState state = State(1);
+  ASSERT_TRUE(Submit(state).ok());
+  world_.RunFor(seconds(5));
+  EXPECT_TRUE(to_decode_->EventsOf(state.attempt).empty());
+  EXPECT_EQ(decode_->decode->state(state.attempt), DecodeState::kKept);
+  EXPECT_TRUE(decode_->all_free());  // the sequence is over, only its events stay
+  to_decode_->Attach(state.attempt);
+  world_.RunFor(milliseconds(10));
+  ExpectCrossed(state);
+  ExpectIdle();
+}
+
+TEST_F(HandoverTest, EventsNobodyAttachesToAreKeptOneLease) {
+  Start();
+  attach_ = false;
+  ASSERT_TRUE(Submit(State(1)).ok());
+  world_.RunFor(seconds(11));
+  const std::vector<v1::WorkerEvent> events = to_decode_->EventsOf(RigAttempt(1));
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].lost().cause(), v1::CAUSE_LEASE_EXPIRED);
+  ExpectIdle();
+}
+
+TEST_F(HandoverTest, ManyRequestsThroughSmallPoolsAllComeOutRight) {
+  RigWorker::Options prefill = PrefillOptions();
+  prefill.blocks = 20;
+  prefill.reserve_patience = seconds(100);
+  RigWorker::Options decode = DecodeOptions();
+  decode.blocks = 24;
+  Start(prefill, decode);
+  std::vector<DecoderState> states;
+  for (uint64_t request = 1; request <= 60; ++request) {
+    states.push_back(State(request, static_cast<uint32_t>(1 + request * 37 % 200),
+                           static_cast<uint32_t>(2 + request % 30)));
+    ASSERT_TRUE(Submit(states.back()).ok());
+  }
+  world_.RunFor(seconds(30));
+  for (const DecoderState& state : states) ExpectCrossed(state);
+  ExpectIdle();
+}
+
+TEST_F(HandoverTest, RequestsThatWaitAtAFullSinkHoldAQuarterOfTheSource) {
+  RigWorker::Options prefill = PrefillOptions();
+  prefill.blocks = 40;
+  prefill.reserve_patience = seconds(5);
+  RigWorker::Options decode = DecodeOptions();
+  decode.blocks = 12;
+  Start(prefill, decode);
+  // Fills the sink until its events have been kept for a lease.
+  DecoderState hog = State(1, 100, 80);
+  ASSERT_TRUE(to_decode_->Submit(hog).ok());
+  world_.RunFor(milliseconds(1));
+  for (uint64_t request = 2; request <= 12; ++request) {
+    ASSERT_TRUE(Submit(State(request, 64, 60)).ok());  // four blocks each
+  }
+  world_.RunFor(microseconds(1500));
+  EXPECT_GE(prefill_->free_blocks(), 40u - 10u);
+  EXPECT_LT(prefill_->free_blocks(), 40u);
+  world_.RunFor(seconds(20));
+  for (uint64_t request = 2; request <= 12; ++request) ExpectCrossed(State(request, 64, 60));
+  ExpectIdle();
+}
+
+TEST_F(HandoverTest, OneRequestOfAnySizeMayWait) {
+  RigWorker::Options prefill = PrefillOptions();
+  prefill.blocks = 12;
+  Start(prefill);
+  const DecoderState big = State(1, 180, 20);  // all twelve blocks
+  ASSERT_TRUE(Submit(big).ok());
+  world_.RunFor(seconds(2));
+  ExpectCrossed(big);
+  ExpectIdle();
+}
+
+TEST_F(HandoverTest, FullSinkUntilPatienceEndsIsNoRoom) {
+  RigWorker::Options decode = DecodeOptions();
+  decode.blocks = 12;
+  decode.model.step_cost = milliseconds(200);
+  RigWorker::Options prefill = PrefillOptions();
+  prefill.reserve_patience = seconds(2);
+  Start(prefill, decode);
+  ASSERT_TRUE(to_decode_->Submit(State(1, 100, 80)).ok());
+  world_.RunFor(milliseconds(300));
+  ASSERT_TRUE(Submit(State(2, 100, 80)).ok());
+  world_.RunFor(milliseconds(100));
+  EXPECT_EQ(prefill_->prefill->state(RigAttempt(2)), PrefillState::kWaiting);
+  EXPECT_EQ(decode_->decode->state(RigAttempt(2)), DecodeState::kQueued);
+  world_.RunFor(seconds(3));
+  const std::vector<v1::WorkerEvent> events = to_prefill_->EventsOf(RigAttempt(2));
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_TRUE(events[0].has_no_room());
+  EXPECT_TRUE(prefill_->core->idle());
+  EXPECT_FALSE(decode_->decode->Has(RigAttempt(2)));
+  world_.RunFor(seconds(30));
+  ExpectIdle();
+}
+
+TEST_F(HandoverTest, SinkThatDiesBeforeTheCommitFailsTheAttempt) {
+  Start();
+  hold_data_ = true;
+  ASSERT_TRUE(Submit(State(1)).ok());
+  ASSERT_TRUE(Submit(State(2, 200)).ok());
+  world_.RunFor(milliseconds(1));
+  ASSERT_EQ(to_prefill_->EventsOf(RigAttempt(1)).empty(), false);
+  decode_.reset();
+  world_.RunFor(seconds(12));
+  EXPECT_TRUE(prefill_->all_free());
+  EXPECT_TRUE(prefill_->core->idle());
+}
+
+TEST_F(HandoverTest, SourceThatDiesBeforeTheCommitIsLostAtTheSink) {
+  Start();
+  hold_data_ = true;
+  ASSERT_TRUE(Submit(State(1)).ok());
+  world_.RunFor(milliseconds(500));
+  ASSERT_EQ(decode_->decode->state(RigAttempt(1)), DecodeState::kGranted);
+  prefill_.reset();
+  world_.RunFor(seconds(12));
+  const std::vector<v1::WorkerEvent> events = to_decode_->EventsOf(RigAttempt(1));
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].lost().cause(), v1::CAUSE_PEER_LOST);
+  EXPECT_TRUE(decode_->all_free());
+  EXPECT_TRUE(decode_->core->idle());
+}
+
+TEST_F(HandoverTest, RouterLostAtOneSideReleasesTheOther) {
+  Start();
+  hold_data_ = true;
+  ASSERT_TRUE(Submit(State(1)).ok());
+  world_.RunFor(milliseconds(500));
+  to_decode_->Crash();
+  world_.RunFor(seconds(1));
+  hold_data_ = false;
+  for (size_t i = 0; i < held_.size(); ++i) decode_->executor.Post(held_[i]);
+  world_.RunFor(seconds(1));
+  ExpectIdle();
+}
+
+// Cancel at any moment: the source and the sink are told, both have their blocks back in 2 s.
+TEST_F(HandoverTest, CancelAtAnyMomentFreesBothSides) {
+  for (int after_us = 0; after_us < 6000; after_us += 50) {
+    to_prefill_.reset();
+    to_decode_.reset();
+    prefill_.reset();
+    decode_.reset();
+    Start();
+    ASSERT_TRUE(Submit(State(1, 150, 20)).ok());
+    world_.RunFor(microseconds(after_us));
+    to_prefill_->Cancel(RigAttempt(1));
+    to_decode_->Cancel(RigAttempt(1));
+    world_.RunFor(seconds(2));
+    ExpectIdle();
+  }
+}
+
+TEST_F(HandoverTest, DeadlineAtAnyMomentFreesBothSides) {
+  for (int after_us = 0; after_us < 6000; after_us += 100) {
+    to_prefill_.reset();
+    to_decode_.reset();
+    prefill_.reset();
+    decode_.reset();
+    Start();
+    DecoderState state = State(1, 150, 20);
+    state.remaining = microseconds(after_us);
+    ASSERT_TRUE(Submit(state).ok());
+    world_.RunFor(seconds(2));
+    ExpectIdle();
+  }
+}
+
+}  // namespace
+}  // namespace baton::worker
