@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "text/text_segment.h"
+#include "text/vocab_data.h"
 
 namespace baton {
 
@@ -30,8 +31,11 @@ struct TemplateOptions {
   std::string eos_token;
   size_t max_source_bytes = 1 << 20;
   size_t max_output_bytes = 64 << 20;  // also of any string on the way
-  uint64_t max_steps = 20'000'000;     // evaluated nodes, and 64 bytes of text each
+  uint64_t max_steps = 10'000'000;     // evaluated nodes, and 64 bytes of text each
 };
+
+// With the texts of the model's own start and end tokens.
+TemplateOptions TemplateOptionsFor(const VocabData& data);
 
 namespace jinja {
 struct Program;
