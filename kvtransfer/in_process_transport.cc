@@ -288,6 +288,18 @@ InProcessNetwork::InProcessNetwork()
 
 InProcessNetwork::InProcessNetwork(Carrier carrier) : carrier_(std::move(carrier)) {}
 
+std::function<void(std::string)> InProcessNetwork::ConnectRaw(
+    const std::string& address, Executor& executor, std::function<void(std::string)> on_bytes) {
+  const auto it = listeners_.find(address.substr(kPrefix.size()));
+  if (it == listeners_.end()) return nullptr;
+  InProcessListener& peer = *it->second;
+  auto forth = std::make_shared<InProcessWire>(carrier_, Wire{"raw", peer.name()}, peer.executor());
+  auto back = std::make_shared<InProcessWire>(carrier_, Wire{peer.name(), "raw"}, executor);
+  back->SetReader(std::move(on_bytes));
+  peer.Accept(forth, std::move(back));
+  return [forth](std::string bytes) { forth->Write(std::move(bytes)); };
+}
+
 InProcessTransport::InProcessTransport(InProcessNetwork& network, std::string name,
                                        Executor& executor, kv::KvArena* arena)
     : network_(network), name_(std::move(name)), executor_(executor), arena_(arena) {}

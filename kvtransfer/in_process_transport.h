@@ -37,6 +37,11 @@ class InProcessNetwork {
   InProcessNetwork(const InProcessNetwork&) = delete;
   InProcessNetwork& operator=(const InProcessNetwork&) = delete;
 
+  // For tests: a source that sends whatever bytes it likes ("" ends the connection) by the function
+  // returned; `on_bytes` gets what comes back on `executor`, "" at the end. Null: nobody listens.
+  std::function<void(std::string)> ConnectRaw(const std::string& address, Executor& executor,
+                                              std::function<void(std::string)> on_bytes);
+
  private:
   friend class InProcessTransport;
   friend class InProcessListener;
