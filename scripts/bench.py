@@ -23,7 +23,7 @@ def run(command):
 def command_of(suite, args, peers):
     model, threads = os.environ["BATON_MODEL"], str(len(os.sched_getaffinity(0)))
     if suite == "transfer":
-        command = ["bin/transfer-bench", "--model=" + model]
+        command = ["bin/transfer-bench"]
     else:
         command = ["bin/model-bench", "--suite=" + suite, "--model=" + model, "--threads=" + threads]
         command += ["--llama_cpp=" + peers] if peers else []
