@@ -7,7 +7,8 @@
 
 namespace baton {
 
-// Owner thread: the core's executor; the listener is called there, never inside a call to the stream.
+// Owner thread: the core's executor; the listener is called there, never inside a call to the
+// stream.
 template <typename Out, typename In>
 class Stream {
  public:

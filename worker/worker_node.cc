@@ -16,7 +16,8 @@ EventLoop::Options LoopOptions(MetricsRegistry& metrics) {
   EventLoop::Options options;
   options.name = "core";
   Counter counter =
-      metrics.AddCounter("baton_core_slow_turns_total", "Turns of the core over 1 ms.").Get();
+      metrics.AddCounter("baton_slow_turns_total", "Turns of the core that took longer than 1 ms.")
+          .Get();
   options.on_slow_turn = [counter](Duration) mutable { counter.Increment(); };
   return options;
 }

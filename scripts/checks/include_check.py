@@ -104,10 +104,13 @@ class Checker:
             return None
         if folder not in rules.FOLDERS:
             return f"folder {folder}/ is not in scripts/checks/include_rules.py"
+        if test_only:
+            apart = {folder, other} & rules.ROUTER and {folder, other} & rules.WORKERS
+            return f"{folder}/ may never include {header}" if apart else None
         if other not in rules.FOLDERS[folder]:
             return f"{folder}/ may not include {header}"
         only = rules.ONLY.get((folder, other))
-        if only and not test_only and not re.fullmatch(only, header):
+        if only and not re.fullmatch(only, header):
             return f"{folder}/ may not include {header}: of {other}/ only {only}"
         return None
 

@@ -18,11 +18,14 @@ FOLDERS = {
     "worker": _CORE,
     "prefill_worker": _CORE,
     "decode_worker": _CORE,
-    "router": {"common", "common/rpc", "kv", "text", "proto"},
+    "router": {"common", "common/rpc", "gguf", "kv", "text", "proto"},
     "client": {"common", "common/rpc", "proto"},
     "gateway": {"common", "common/rpc", "proto"},
     "bazel": {"common"},
 }
+
+# Not even in tests beside the code.
+ROUTER, WORKERS = {"router"}, {"worker", "prefill_worker", "decode_worker"}
 
 # Narrower than the folder: these folders may include only these headers of that one.
 ONLY = {
