@@ -30,6 +30,7 @@ enum class SinkEvent {
   kSessionEnded,    // the source's control session closed or fell silent
   kQuiesced,        // the receive thread is out of the blocks
 };
+inline constexpr int kNumSinkEvents = 12;
 
 //                 Gone            Asked         Waiting       Granted         Quiescing
 // Reserve         ask host (a)    bad peer      bad peer      bad peer        refuse Tombstone
@@ -38,10 +39,10 @@ enum class SinkEvent {
 // HostWait        host error      ->Waiting     host error    host error      host error
 // HostRefuse      host error      ->Gone        ->Gone        host error      host error
 // HostDrop        tombstone       drop+Refused  drop+Refused  ->Quiescing(b)  ignore
-// GoodCommit      -               -             -             commit          ignore
-// BadCommit       -               -             -             ->Quiescing(c)  ignore
+// GoodCommit      -               -             -             commit          -
+// BadCommit       -               -             -             ->Quiescing(c)  ignore (e)
 // TransferFailed  -               -             -             ->Quiescing(b)  ignore
-// DataEnded       -               -             -             ->Quiescing(b)  ignore
+// DataEnded       -               -             -             ->Quiescing(b)  -
 // SessionEnded    ignore          drop          drop          ->Quiescing     ignore
 // Quiesced        -               -             -             -               OnQuiesced
 //

@@ -41,8 +41,9 @@ void SourceSession::Reserve(SourceAttempt& attempt) {
 }
 
 void SourceSession::Ship(SourceAttempt& attempt, const BlockRun& run) {
-  if (attempt.state == SourceState::kEnding || data_ == nullptr) return;
+  if (attempt.state == SourceState::kEnding) return;
   BATON_CHECK(attempt.state == SourceState::kGranted);
+  if (data_ == nullptr) return;  // lost just now: OnEnded is on its way
   const kv::KvLayout& layout = source_.options_.layout;
   BATON_CHECK(run.layer < layout.layers.size());
   const uint32_t first = attempt.first_needed[layout.layers[run.layer].group];
@@ -58,8 +59,9 @@ void SourceSession::Ship(SourceAttempt& attempt, const BlockRun& run) {
 }
 
 void SourceSession::Commit(SourceAttempt& attempt, CommitMessage message) {
-  if (attempt.state == SourceState::kEnding || data_ == nullptr) return;
+  if (attempt.state == SourceState::kEnding) return;
   BATON_CHECK(attempt.state == SourceState::kGranted);
+  if (data_ == nullptr) return;  // lost just now: OnEnded is on its way
   attempt.state = SourceState::kCommitting;
   attempt.commit_called = source_.executor_.Now();
   attempt.backlog_at_commit = attempt.end.bytes - attempt.acknowledged;
