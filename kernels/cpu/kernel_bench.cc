@@ -1,4 +1,5 @@
-// Speed of the kernels alone, in cache, on one thread: GMAC/s by rows of activations.
+// Speed of the kernels alone on one thread: GMAC/s by rows of activations, with the weights in
+// cache and streamed from memory.
 #include <time.h>
 
 #include <cstdio>
@@ -86,6 +87,34 @@ void Print(const char* name, const std::function<std::function<void()>(uint32_t)
   std::printf("\n");
 }
 
+// One pass over 64 MB of Q4_1 panels.
+void PrintStreamed(const Tier& tier, Inputs& in) {
+  constexpr size_t kPanels = (size_t{64} << 20) / (kBlocks * sizeof(PanelQ4_1));
+  const std::vector<std::byte> weights(kPanels * kBlocks * sizeof(PanelQ4_1) + 65536, std::byte{3});
+  std::printf("Q4_1 streamed from memory\n%-8s", "");
+  for (uint32_t rows : {1u, 2u, 3u, 4u, 8u, 16u, 32u, 64u}) {
+    QuantizedPanel<int8_t> args;
+    args.blocks = kBlocks;
+    args.in = {in.q8.data(), kInputs, in.scale.data(), in.scale.data(), kBlocks};
+    args.rows = rows;
+    args.out = in.out.data();
+    args.out_stride = kPanel;
+    double best = 1e9;
+    for (int round = 0; round < 15; ++round) {
+      const double begin = Now();
+      for (size_t panel = 0; panel < kPanels; ++panel) {
+        args.panel =
+            reinterpret_cast<const uint8_t*>(weights.data()) + panel * kBlocks * sizeof(PanelQ4_1);
+        tier.linear_q4_1(args);
+      }
+      best = std::min(best, Now() - begin);
+    }
+    std::printf(" %u: %.1f (%.1f GB/s)", rows, kPanels * rows * kInputs * kPanel / best * 1e-9,
+                kPanels * kBlocks * sizeof(PanelQ4_1) / best * 1e-9);
+  }
+  std::printf("\n");
+}
+
 void Run(const Tier& tier) {
   Inputs in;
   const auto* half = reinterpret_cast<const uint16_t*>(in.panel.data());
@@ -110,7 +139,11 @@ void Run(const Tier& tier) {
 }  // namespace baton::kernels::cpu
 
 int main() {
-  if (baton::kernels::cpu::CpuHasAvx2()) baton::kernels::cpu::Run(baton::kernels::cpu::Avx2Tier());
+  if (baton::kernels::cpu::CpuHasAvx2()) {
+    baton::kernels::cpu::Run(baton::kernels::cpu::Avx2Tier());
+    baton::kernels::cpu::Inputs in;
+    baton::kernels::cpu::PrintStreamed(baton::kernels::cpu::Avx2Tier(), in);
+  }
   baton::kernels::cpu::Run(baton::kernels::cpu::ScalarTier());
   return 0;
 }

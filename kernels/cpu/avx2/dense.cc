@@ -14,7 +14,7 @@ BATON_INLINE float Fma(float a, float b, float c) {
 }
 
 struct Dense {
-  template <int kRows, typename B>
+  template <int kRows, bool kStreams, typename B>
   static BATON_INLINE void Tile(const DensePanel<B>& args, uint32_t first_row) {
     const float* a = args.a + first_row * args.a_stride;
     float* out = args.out + first_row * args.out_stride;
@@ -43,6 +43,9 @@ struct Dense {
     }
     StoreRows<kRows>(out, args.out_stride, sum, args.store == DenseStore::kAdd);
   }
+
+  template <typename B>
+  static BATON_INLINE void PrefetchNext(const DensePanel<B>&, uint32_t, uint32_t) {}
 };
 
 // Fewer than 16 columns: a head dimension that is no multiple of 16.

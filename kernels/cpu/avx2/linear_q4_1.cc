@@ -10,7 +10,7 @@ namespace {
 // Weights stay unsigned and activations signed, so one maddubs multiplies a nibble pair exactly,
 // and eight of them fit in int16: 8 * 2 * 15 * 127 = 30480. A block widens once.
 struct Q4_1 {
-  template <int kRows>
+  template <int kRows, bool kStreams>
   static BATON_INLINE void Tile(const QuantizedPanel<int8_t>& args, uint32_t first_row) {
     const auto* panel = reinterpret_cast<const PanelQ4_1*>(args.panel);
     const int8_t* q = args.in.q + first_row * args.in.q_stride;
@@ -20,7 +20,7 @@ struct Q4_1 {
     UNROLL for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < args.blocks; ++b) {
       __m256i dot[kRows][2];
-      if constexpr (kRows <= 2) Prefetch(&panel[b]);
+      if constexpr (kStreams) Prefetch(&panel[b]);
       BlockDots<kRows>(panel[b], q + b * kBlock, args.in.q_stride, dot);
       UNROLL for (int h = 0; h < 2; ++h) {
         const __m256 d = LoadHalf8(panel[b].scale + 8 * h);
@@ -36,6 +36,12 @@ struct Q4_1 {
     }
     float* out = args.out + first_row * args.out_stride;
     StoreRows<kRows>(out, args.out_stride, sum, args.add);
+  }
+
+  static BATON_INLINE void PrefetchNext(const QuantizedPanel<int8_t>& args, uint32_t tile,
+                                        uint32_t tiles) {
+    const size_t bytes = args.blocks * sizeof(PanelQ4_1);
+    PrefetchShare(args.panel + bytes, bytes, tile, tiles);
   }
 
   template <int kRows>
@@ -57,7 +63,7 @@ struct Q4_1 {
     }
   }
 
-  // One row is bound by memory: ask for what lies 3 KB ahead.
+  // Few rows are bound by memory: ask for what lies 3 KB ahead.
   static BATON_INLINE void Prefetch(const PanelQ4_1* block) {
     const char* ahead = reinterpret_cast<const char*>(block) + 3072;
     UNROLL for (int line = 0; line < 320; line += 64) _mm_prefetch(ahead + line, _MM_HINT_T0);
