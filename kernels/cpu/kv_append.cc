@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "common/check.h"
 #include "kernels/cpu/attention.h"
 
@@ -63,14 +65,16 @@ void AppendRow(const Tier& tier, const LayerCall& call, const CpuRope& rope,
 void RunRopeAppend(const Tier& tier, ThreadPool& pool, const LayerCall& call, const CpuRope& rope,
                    CpuActivation& qkv) {
   BATON_CHECK(call.shape.head_dim <= RowWriter::kMaxDim);
-  for (const SequenceRows& sequence : call.batch.sequences) {
-    // A row costs about a microsecond: fewer than eight are not worth waking a thread.
-    pool.ForRange(sequence.rows, 8, [&](uint32_t begin, uint32_t end) {
-      for (uint32_t row = begin; row < end; ++row) {
-        AppendRow(tier, call, rope, sequence, row, qkv);
+  // A row costs about a microsecond: fewer than eight are not worth waking a thread.
+  pool.ForRange(call.batch.rows, 8, [&](uint32_t begin, uint32_t end) {
+    for (const SequenceRows& sequence : call.batch.sequences) {
+      const uint32_t first = std::max(begin, sequence.first_row);
+      const uint32_t last = std::min(end, sequence.first_row + sequence.rows);
+      for (uint32_t row = first; row < last; ++row) {
+        AppendRow(tier, call, rope, sequence, row - sequence.first_row, qkv);
       }
-    });
-  }
+    }
+  });
 }
 
 }  // namespace baton::kernels::cpu
