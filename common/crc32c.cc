@@ -75,20 +75,30 @@ bool HasSse42() {
       __builtin_cpu_supports("sse4.2") != 0 && __builtin_cpu_supports("pclmul") != 0;
   return has;
 }
+bool HasVpclmul() {
+  static const bool has = HasSse42() && __builtin_cpu_supports("avx2") != 0 &&
+                          __builtin_cpu_supports("vpclmulqdq") != 0;
+  return has;
+}
 #else
 bool HasSse42() { return false; }
+bool HasVpclmul() { return false; }
 #endif
 
 }  // namespace crc32c
 
 uint32_t ExtendCrc32c(uint32_t crc, std::span<const std::byte> data) {
-  return ~(crc32c::HasSse42() ? crc32c::ExtendSse42(~crc, data.data(), data.size())
-                              : crc32c::ExtendPortable(~crc, data.data(), data.size()));
+  using namespace crc32c;
+  if (HasVpclmul()) return ~ExtendVpclmul(~crc, data.data(), data.size());
+  if (HasSse42()) return ~ExtendSse42(~crc, data.data(), data.size());
+  return ~ExtendPortable(~crc, data.data(), data.size());
 }
 
 uint32_t CopyAndCrc32c(std::byte* dst, const std::byte* src, size_t n, uint32_t crc) {
-  return ~(crc32c::HasSse42() ? crc32c::CopySse42(dst, src, n, ~crc)
-                              : crc32c::CopyPortable(dst, src, n, ~crc));
+  using namespace crc32c;
+  if (HasVpclmul()) return ~CopyVpclmul(dst, src, n, ~crc);
+  if (HasSse42()) return ~CopySse42(dst, src, n, ~crc);
+  return ~CopyPortable(dst, src, n, ~crc);
 }
 
 }  // namespace baton

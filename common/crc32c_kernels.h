@@ -16,6 +16,12 @@ uint32_t CopySse42(std::byte* dst, const std::byte* src, size_t n, uint32_t stat
 
 bool HasSse42();
 
+// Need AVX2 and VPCLMULQDQ beside these.
+uint32_t ExtendVpclmul(uint32_t state, const std::byte* data, size_t n);
+uint32_t CopyVpclmul(std::byte* dst, const std::byte* src, size_t n, uint32_t state);
+
+bool HasVpclmul();
+
 }  // namespace baton::crc32c
 
 #endif  // BATON_COMMON_CRC32C_KERNELS_H_

@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/crc32c_kernels.h"
+#include "common/crc32c_polynomial.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -16,26 +17,6 @@ namespace baton::crc32c {
 namespace {
 
 constexpr size_t kLaneBytes = 1024;  // three lanes, read and written: well within L1
-
-// Reflected polynomials modulo P: bit 31 is x^0.
-constexpr uint32_t TimesX(uint32_t a) { return (a >> 1) ^ ((a & 1) ? 0x82f63b78u : 0); }
-
-constexpr uint32_t Multiply(uint32_t a, uint32_t b) {
-  uint32_t product = 0;
-  for (int bit = 31; bit >= 0; --bit, b = TimesX(b)) {
-    if ((a >> bit) & 1) product ^= b;
-  }
-  return product;
-}
-
-constexpr uint32_t PowerOfX(size_t exponent) {
-  uint32_t power = 0x80000000;   // 1
-  uint32_t square = 0x40000000;  // x
-  for (; exponent > 0; exponent >>= 1, square = Multiply(square, square)) {
-    if (exponent & 1) power = Multiply(power, square);
-  }
-  return power;
-}
 
 // The carry-less product of two reflected polynomials is short of one x, and the crc32 instruction
 // multiplies by x^32 while it reduces: 33 in all.

@@ -46,7 +46,7 @@ TEST(Crc32cTest, AnyCutGivesTheSameCrc) {
   }
 }
 
-TEST(Crc32cTest, BothImplementationsAgreeAtEveryLengthAndAlignment) {
+TEST(Crc32cTest, AllImplementationsAgreeAtEveryLengthAndAlignment) {
   if (!crc32c::HasSse42()) GTEST_SKIP() << "this CPU has no SSE4.2 with PCLMULQDQ";
   const auto bytes = RandomBytes(20'000, 2);
   SeededRandom random(3);
@@ -54,8 +54,11 @@ TEST(Crc32cTest, BothImplementationsAgreeAtEveryLengthAndAlignment) {
     const size_t offset = random.Below(16);
     const size_t n = random.Below(bytes.size() - offset);
     const auto state = static_cast<uint32_t>(random.Next64());
-    ASSERT_EQ(crc32c::ExtendSse42(state, bytes.data() + offset, n),
-              crc32c::ExtendPortable(state, bytes.data() + offset, n))
+    const uint32_t expected = crc32c::ExtendPortable(state, bytes.data() + offset, n);
+    ASSERT_EQ(crc32c::ExtendSse42(state, bytes.data() + offset, n), expected)
+        << "offset " << offset << " length " << n;
+    if (!crc32c::HasVpclmul()) continue;
+    ASSERT_EQ(crc32c::ExtendVpclmul(state, bytes.data() + offset, n), expected)
         << "offset " << offset << " length " << n;
   }
 }
@@ -74,10 +77,11 @@ void ExpectCopies(CopyFunction copy, const std::vector<std::byte>& bytes, size_t
 }
 
 TEST(Crc32cTest, CopyWritesExactlyTheBytesItCounts) {
-  const auto bytes = RandomBytes(7000, 4);
-  for (const size_t n : {0u, 1u, 8u, 9u, 3071u, 3072u, 3080u, 6999u}) {
+  const auto bytes = RandomBytes(10'000, 4);
+  for (const size_t n : {0u, 1u, 8u, 9u, 3071u, 3072u, 3080u, 6144u, 6999u, 9216u, 9999u}) {
     ExpectCopies(crc32c::CopyPortable, bytes, n);
     if (crc32c::HasSse42()) ExpectCopies(crc32c::CopySse42, bytes, n);
+    if (crc32c::HasVpclmul()) ExpectCopies(crc32c::CopyVpclmul, bytes, n);
   }
 }
 

@@ -35,6 +35,7 @@ ABSL_FLAG(uint32_t, head_dim, 64, "elements of a head");
 ABSL_FLAG(uint32_t, block_size, 16, "positions of a block");
 ABSL_FLAG(uint32_t, tokens, 1000, "tokens of the prompt");
 ABSL_FLAG(uint32_t, rounds, 15, "turns of each");
+ABSL_FLAG(std::string, transport, "", "shm or tcp; empty: both");
 
 namespace baton::kvtransfer {
 namespace {
@@ -314,8 +315,9 @@ Child Start(const std::string& scheme, double bound) {
 
 int RunAll() {
   std::vector<Child> children;
-  children.push_back(Start("shm", 0.5));
-  children.push_back(Start("tcp", 0.25));
+  const std::string only = absl::GetFlag(FLAGS_transport);
+  if (only != "tcp") children.push_back(Start("shm", 0.5));
+  if (only != "shm") children.push_back(Start("tcp", 0.25));
   int failed = 0;
   for (Child& child : children) {
     BATON_CHECK(write(child.go.get(), child.scheme.c_str(), child.scheme.size()) > 0);
