@@ -2,14 +2,17 @@
 // installed library on small templates.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 #include <string>
 
 #include "text/json_value.h"
 #include "text/template.h"
 #include "text/test_files.h"
+#include "text/utf8.h"
 
 namespace baton {
 namespace {
@@ -83,6 +86,40 @@ TEST(TemplateOracle, SmallTemplatesRenderAsTheReferenceLibraryDoes) {
     EXPECT_EQ(Joined(*rendered), fields.at("expected").get<std::string>()) << source;
   }
   EXPECT_GT(cases, 150);
+}
+
+// Neither a damaged template nor what it makes of a conversation may crash or run away.
+TEST(TemplateOracle, DamagedTemplatesAreRefusedOrRender) {
+  BATON_REQUIRE_ENVIRONMENT("BATON_SHARED");
+  const std::string folder = TestEnvironment("BATON_SHARED") + "/oracles/chat/";
+  const Json goldens = Json::parse(ReadFile(folder + "goldens.json"));
+  const unsigned seed = 5;
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  TemplateOptions options;
+  options.max_steps = 20'000;
+  int parsed = 0;
+  for (const Json& golden : goldens.at("cases")) {
+    const std::string source = ReadFile(folder + golden.at("template").get<std::string>());
+    const auto variables =
+        ValueFromJson(goldens.at("contexts").at(golden.at("context").get<std::string>()));
+    for (int round = 0; round < 50; ++round) {
+      std::string damaged = source;
+      for (size_t edits = 1 + random() % 3; edits > 0; --edits) {
+        const size_t at = random() % damaged.size();
+        const size_t length = std::min<size_t>(random() % 8, damaged.size() - at);
+        const size_t from = random() % damaged.size();
+        damaged.replace(at, length, damaged.substr(from, random() % 12));
+      }
+      const auto chat = ChatTemplate::Parse(damaged, options);
+      if (!chat.ok()) continue;
+      ++parsed;
+      const auto rendered = chat->RenderVariables(variables, kRecordedClock);
+      if (!rendered.ok()) continue;
+      EXPECT_TRUE(IsValidUtf8(Joined(*rendered)));
+    }
+  }
+  EXPECT_GT(parsed, 200);
 }
 
 }  // namespace

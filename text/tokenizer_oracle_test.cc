@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <fstream>
 #include <sstream>
 #include <string>
 
 #include "gguf/gguf_reader.h"
 #include "text/detokenizer.h"
 #include "text/test_files.h"
+#include "text/test_model.h"
 #include "text/tokenizer.h"
 #include "text/vocab_from_gguf.h"
 
@@ -19,32 +19,6 @@ namespace {
 constexpr int kStrings = 10'000;
 constexpr int kIdLists = 10'000;
 constexpr int kSeed = 2024;
-
-struct Model {
-  VocabData data;
-  std::unique_ptr<Vocab> vocab;
-  std::unique_ptr<const Tokenizer> tokenizer;
-};
-
-void Load(const std::string& path, Model* model) {
-  const auto gguf = GgufReader::Open(path);
-  ASSERT_TRUE(gguf.ok()) << gguf.status();
-  auto data = VocabDataFromGguf(**gguf);
-  ASSERT_TRUE(data.ok()) << data.status();
-  model->data = *std::move(data);
-  auto vocab = Vocab::Create(model->data);
-  ASSERT_TRUE(vocab.ok()) << vocab.status();
-  model->vocab = std::make_unique<Vocab>(*std::move(vocab));
-  auto tokenizer = Tokenizer::Create(model->data);
-  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  model->tokenizer = *std::move(tokenizer);
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ostringstream out;
-  out << std::ifstream(path, std::ios::binary).rdbuf();
-  return out.str();
-}
 
 std::vector<std::string> SplitBy(const std::string& text, const std::string& separator) {
   std::vector<std::string> parts;
@@ -73,13 +47,13 @@ std::string FromHex(const std::string& hex) {
   return bytes;
 }
 
-void ExpectRecordedIds(const Model& model, const std::string& name) {
+void ExpectRecordedIds(const TestModel& model, const std::string& name) {
   const std::string folder = TestEnvironment("BATON_SHARED") + "/oracles/tokenizer/";
   // The last string also ends with the separator.
   std::vector<std::string> inputs =
-      SplitBy(ReadFile(folder + "inputs.txt"), "\n__ggml_vocab_test__\n");
+      SplitBy(ReadTestFile(folder + "inputs.txt"), "\n__ggml_vocab_test__\n");
   inputs.pop_back();
-  std::vector<std::string> lines = SplitBy(ReadFile(folder + name), "\n");
+  std::vector<std::string> lines = SplitBy(ReadTestFile(folder + name), "\n");
   ASSERT_EQ(inputs.size(), 46u);
   ASSERT_GE(lines.size(), inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -92,8 +66,8 @@ void ExpectRecordedIds(const Model& model, const std::string& name) {
 
 TEST(TokenizerOracle, Gpt2IdsOfTheRecordedStrings) {
   BATON_REQUIRE_ENVIRONMENT("BATON_SHARED");
-  Model model;
-  Load(TestEnvironment("BATON_SHARED") + "/oracles/tokenizer/vocab-gpt-2.gguf", &model);
+  TestModel model;
+  LoadTestModel(TestEnvironment("BATON_SHARED") + "/oracles/tokenizer/vocab-gpt-2.gguf", &model);
   if (HasFatalFailure()) return;
   ExpectRecordedIds(model, "gpt-2.out");
 }
@@ -101,8 +75,8 @@ TEST(TokenizerOracle, Gpt2IdsOfTheRecordedStrings) {
 TEST(TokenizerOracle, SmollmIdsOfTheRecordedStrings) {
   BATON_REQUIRE_ENVIRONMENT("BATON_SHARED");
   BATON_REQUIRE_ENVIRONMENT("BATON_MODEL");
-  Model model;
-  Load(TestEnvironment("BATON_MODEL"), &model);
+  TestModel model;
+  LoadTestModel(TestEnvironment("BATON_MODEL"), &model);
   if (HasFatalFailure()) return;
   ExpectRecordedIds(model, "smollm.out");
 }
@@ -120,7 +94,7 @@ TEST(TokenizerOracle, OtherModelKindsAreRefusedByName) {
 }
 
 // One line of reference_tokenizer.py.
-void CheckReferenceLine(const Model& model, const std::string& line, int counts[3]) {
+void CheckReferenceLine(const TestModel& model, const std::string& line, int counts[3]) {
   const std::vector<std::string> fields = SplitBy(line, "\t");
   ASSERT_EQ(fields.size(), 3u) << line;
   if (fields[0] == "decoded") {
@@ -155,8 +129,8 @@ std::string ReferenceCommand() {
 TEST(TokenizerOracle, GeneratedStringsAndIdListsEqualTheReferenceLibrary) {
   BATON_REQUIRE_ENVIRONMENT("BATON_MODEL");
   BATON_REQUIRE_ENVIRONMENT("BATON_PYTHON");
-  Model model;
-  Load(TestEnvironment("BATON_MODEL"), &model);
+  TestModel model;
+  LoadTestModel(TestEnvironment("BATON_MODEL"), &model);
   if (HasFatalFailure()) return;
   FILE* reference = popen(ReferenceCommand().c_str(), "r");
   ASSERT_NE(reference, nullptr);
