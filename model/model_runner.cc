@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/check.h"
-#include "common/status_macros.h"
 #include "sampling/sampler.h"
 
 namespace baton::model {
