@@ -223,7 +223,9 @@ void TransferSink::End(SinkAttempt& attempt, Cause cause, bool tell_host, bool t
 
 void TransferSink::OnFirstPiece(const AttemptId& id) {
   const SinkAttempt* const attempt = Find(id);
-  if (attempt != nullptr && attempt->state == SinkState::kGranted) host_.OnFirstPiece(id);
+  if (attempt == nullptr || attempt->state != SinkState::kGranted) return;
+  if (metrics_ != nullptr) metrics_->first_pieces.Increment();
+  host_.OnFirstPiece(id);
 }
 
 void TransferSink::OnCommitArrived(const AttemptId& id, Cause problem, CommitMessage message) {

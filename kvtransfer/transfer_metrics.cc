@@ -19,6 +19,10 @@ TransferMetrics::TransferMetrics(MetricsRegistry& registry)
       failures(registry.AddCounter("baton_handoff_failures_total",
                                    "Granted transfers that did not commit, releases excepted.",
                                    {"cause"})),
+      first_pieces(registry
+                       .AddCounter("baton_handoff_first_pieces_total",
+                                   "Transfers whose first piece has landed at this sink.")
+                       .Get()),
       leases_expired(registry
                          .AddCounter("baton_leases_expired_total",
                                      "Peers whose session ended because they fell silent.")

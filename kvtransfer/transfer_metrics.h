@@ -13,6 +13,7 @@ struct TransferMetrics {
   Histogram handoff_seconds;  // at the source: last layer shipped until Committed
   Counter handoff_bytes;      // at the source: acknowledged bytes of blocks
   CounterFamily& failures;    // {cause}: granted transfers that did not commit, Release excepted
+  Counter first_pieces;       // at the sink: transfers that have begun to land
   Counter leases_expired;     // peers that fell silent
 };
 
