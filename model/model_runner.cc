@@ -12,6 +12,9 @@ namespace {
 
 // Bounds the memory of logits; a step with more sampled rows takes several rounds.
 constexpr uint32_t kLogitRows = 64;
+// A shorter step is over before shipping its first layers early could pay for waking the executor
+// once per layer, beside threads that compute: its layers are announced together, at its end.
+constexpr uint32_t kEarlyLayerRows = 16;
 
 kernels::Batch BatchOf(const engine::Step& step) {
   kernels::Batch batch;
@@ -25,6 +28,12 @@ kernels::Batch BatchOf(const engine::Step& step) {
     batch.sequences.push_back(std::move(rows));
   }
   return batch;
+}
+
+bool AnnouncesEarly(const engine::Step& step) {
+  size_t rows = 0;
+  for (const engine::StepItem& item : step.items) rows += item.tokens.size();
+  return rows >= kEarlyLayerRows;
 }
 
 std::vector<TokenId> TokensOf(const engine::Step& step) {
@@ -76,8 +85,15 @@ void ModelRunner::Run() {
       step = std::move(steps_.front());
       steps_.pop_front();
     }
-    executor_.Post([this, alive = alive_, result = RunStep(step)] {
-      if (*alive) listener_->OnStepDone(result);
+    engine::StepResult result = RunStep(step);
+    const uint32_t late_layers =
+        result.status.ok() && !AnnouncesEarly(step) ? model_.config.num_layers : 0;
+    executor_.Post([this, alive = alive_, late_layers, result = std::move(result)] {
+      if (!*alive) return;
+      for (uint32_t layer = 0; layer < late_layers; ++layer) {
+        listener_->OnLayerReady(result.id, layer);
+      }
+      listener_->OnStepDone(result);
     });
   }
 }
@@ -90,8 +106,10 @@ engine::StepResult ModelRunner::RunStep(const engine::Step& step) {
   for (const kv::BlockRef& ref : step.zero_blocks) {
     model_.backend->ZeroBlock(kv_, ref.group, ref.block);
   }
-  transformer_.Forward(TokensOf(step), BatchOf(step), kv_,
-                       [&](uint32_t layer) { PostLayerReady(step.id, layer); });
+  const bool early = AnnouncesEarly(step);
+  transformer_.Forward(TokensOf(step), BatchOf(step), kv_, [&](uint32_t layer) {
+    if (early) PostLayerReady(step.id, layer);
+  });
   result.items = SampleItems(step);
   return result;
 }

@@ -135,9 +135,14 @@ class ModelRunnerTest : public ::testing::Test {
 };
 
 TEST_F(ModelRunnerTest, LayersAreReadyInOrderBeforeTheStepIsDone) {
-  const engine::StepResult result = RunStep({Item({5, 6, 7})});
-  ASSERT_TRUE(result.status.ok()) << result.status;
-  EXPECT_THAT(recorder_.events, ::testing::ElementsAre("1 layer 0", "1 layer 1", "1 done"));
+  for (const size_t rows : {3u, 40u}) {  // announced at the end, and while the step runs
+    recorder_.events.clear();
+    const engine::StepResult result = RunStep({Item(std::vector<TokenId>(rows, 5))});
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    const std::string id = std::to_string(result.id);
+    EXPECT_THAT(recorder_.events,
+                ::testing::ElementsAre(id + " layer 0", id + " layer 1", id + " done"));
+  }
 }
 
 TEST_F(ModelRunnerTest, GreedyTokenIsTheLargestLogit) {
