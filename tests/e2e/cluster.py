@@ -222,18 +222,26 @@ class CountedResult(unittest.TextTestResult):
     def __init__(self, *args):
         super().__init__(*args)
         self.cases = []
+        self.with_subtests = set()
         self.started = 0.0
 
     def startTest(self, test):
         self.started = time.monotonic()
         super().startTest(test)
 
+    def addSubTest(self, test, subtest, err):
+        """Each subTest is a case of its own; the test around it counts only when it breaks."""
+        super().addSubTest(test, subtest, err)
+        self.cases.append((subtest, err and "failure", 0.0))
+        self.with_subtests.add(test.id())
+
     def stopTest(self, test):
         outcome = next((kind for kind, found in
                         (("failure", self.failures), ("error", self.errors),
                          ("skipped", self.skipped))
                         if any(case is test for case, _ in found)), None)
-        self.cases.append((test, outcome, time.monotonic() - self.started))
+        if outcome is not None or test.id() not in self.with_subtests:
+            self.cases.append((test, outcome, time.monotonic() - self.started))
         super().stopTest(test)
 
     def write(self, path):
@@ -241,7 +249,7 @@ class CountedResult(unittest.TextTestResult):
         for test, outcome, seconds in self.cases:
             case = ElementTree.SubElement(
                 suite, "testcase", classname=type(test).__name__,
-                name=getattr(test, "_testMethodName", str(test)), time=f"{seconds:.3f}")
+                name=test.id().split(".", 2)[-1], time=f"{seconds:.3f}")
             if outcome is not None:
                 ElementTree.SubElement(case, outcome, message=outcome)
         ElementTree.ElementTree(suite).write(path)

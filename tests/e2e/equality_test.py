@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Split equals unified, token by token, on the real model: one decode worker alone gives the expected
+tokens, then clusters that differ in one axis each must repeat them.
+
+The first argument is the number of base requests (default 10); each axis repeats them all."""
+import concurrent.futures
+import random
+import sys
+import unittest
+
+from cluster import Cluster, main, real_model
+
+SEED = 20240607
+NUM_BASE = int(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1].isdigit() else 10
+BLOCK = 16
+VOCAB = 49152
+
+# name, flags of the cluster, requests at once
+AXES = (
+    ("shared memory, alone", ["--transport", "shm"], 1),
+    ("shared memory, crowd", ["--transport", "shm"], 16),
+    ("tcp, crowd", ["--transport", "tcp"], 16),
+    ("steps of 7 tokens", ["--step-tokens", "7"], 4),
+    ("steps of 512 tokens", ["--step-tokens", "512"], 4),
+    ("two prefill and two decode workers, one thread each",
+     ["--prefill-workers", "2", "--decode-workers", "2", "--threads", "1"], 16),
+)
+
+
+def base_requests():
+    """Prompts around block borders first, then of any length; every second one sampled by a seed."""
+    numbers = random.Random(SEED)
+    lengths = [1, BLOCK - 1, BLOCK, BLOCK + 1, 4 * BLOCK, 6 * BLOCK + 1]
+    requests = []
+    for i in range(NUM_BASE):
+        length = lengths[i] if i < len(lengths) else numbers.randint(1, 200)
+        tokens = ",".join(str(numbers.randrange(VOCAB)) for _ in range(length))
+        request = ["--prompt-tokens", tokens, "--max-tokens", str(numbers.randint(4, 24)), "--ignore-eos"]
+        if i % 2:
+            request += ["--temperature", "0.9", "--top-k", "50", "--top-p", "0.95", "--min-p", "0.01",
+                        "--seed", str(numbers.getrandbits(32))]
+        requests.append(request)
+    return requests
+
+
+def answers(cluster, requests, at_once):
+    """The answers in the order of the requests; an error takes the place of its answer."""
+    def one(request):
+        try:
+            return cluster.generate(*request, timeout_s=600)
+        except Exception as error:  # reported by the case that it belongs to
+            return error
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(one, requests))
+
+
+@unittest.skipIf(real_model() is None, "BATON_MODEL names no file")
+class SplitEqualsUnified(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        print(f"seed {SEED}, {NUM_BASE} requests on each of {len(AXES)} axes", flush=True)
+        cls.requests = base_requests()
+        with Cluster(real_model(), "--prefill-workers", "0") as unified:
+            cls.expected = answers(unified, cls.requests, at_once=1)
+            unified.assert_idle()
+
+    def test_every_axis_repeats_the_tokens(self):
+        for name, flags, at_once in AXES:
+            with Cluster(real_model(), *flags) as split:
+                got = answers(split, self.requests, at_once)
+                split.assert_idle()
+            for i, (answer, expected) in enumerate(zip(got, self.expected)):
+                with self.subTest(axis=name, request=i):
+                    self.assert_same(answer, expected)
+
+    def assert_same(self, answer, expected):
+        self.assertIsInstance(expected, dict)
+        self.assertIsInstance(answer, dict)
+        self.assertEqual(answer["token_ids"], expected["token_ids"])
+        self.assertEqual(answer["text"], expected["text"])
+        self.assertEqual(answer["finish_reason"], expected["finish_reason"])
+        self.assertEqual(expected["workers"]["prefill"], "")
+        self.assertNotEqual(answer["workers"]["prefill"], "")
+
+
+if __name__ == "__main__":
+    main()
