@@ -2,7 +2,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -265,10 +264,3 @@ def main():
         result.write(os.environ["XML_OUTPUT_FILE"])
     sys.exit(not result.wasSuccessful())
 
-
-def stop_process(pid):
-    os.kill(pid, signal.SIGSTOP)
-
-
-def resume_process(pid):
-    os.kill(pid, signal.SIGCONT)
