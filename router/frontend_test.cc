@@ -1,0 +1,218 @@
+// Messages to the client from a core whose worker does what the test says.
+#include "router/frontend.h"
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/sim_executor.h"
+#include "gtest/gtest.h"
+#include "router/client_buffer.h"
+#include "router/error_reasons.h"
+#include "router/fake_worker.h"
+#include "router/status_details.h"
+#include "text/test_vocab.h"
+
+namespace baton::router {
+namespace {
+
+class Sink : public ResponseSink {
+ public:
+  void Add(v1::GenerateStreamResponse response) override {
+    EXPECT_EQ(ends, 0);
+    text += response.delta().text();
+    responses.push_back(std::move(response));
+  }
+  void End(const absl::Status& end) override {
+    ++ends;
+    status = end;
+  }
+  std::vector<v1::GenerateStreamResponse> responses;
+  std::string text;
+  int ends = 0;
+  absl::Status status;
+};
+
+class FrontendTest : public testing::Test {
+ protected:
+  FrontendTest() {
+    FakeWorker::Options options;
+    options.name = "d";
+    worker_ = std::make_unique<FakeWorker>(node_, options);
+    CoreOptions core;
+    core.epoch = Epoch{1, 2};
+    core.workers = {{"d", false}};
+    core_ = std::make_unique<RouterCore>(
+        core, node_, [this](const std::string&) { return worker_->Connect(); }, metrics_, log_);
+    model_ = ModelText::Create("tiny", 100, ByteVocabData()).value();
+    frontend_ = std::make_unique<Frontend>(
+        Frontend::Context{*model_, *core_, node_, pool_, random_, wall_clock_});
+    core_->Start();
+    Run();
+    generation_.mutable_prompt()->add_segments()->set_text("hello");
+    generation_.mutable_stop()->set_max_tokens(8);
+  }
+
+  void Run() { world_.RunFor(std::chrono::milliseconds(10)); }
+  uint64_t Ask() {
+    sink_ = std::make_shared<Sink>();
+    const uint64_t call = frontend_->Generate(generation_, node_.Now(), std::nullopt, sink_);
+    Run();
+    return call;
+  }
+  void Token(uint32_t index, TokenId token, uint64_t visible, bool last = false) {
+    worker::v1::WorkerEvent event;
+    *event.mutable_token()->mutable_attempt() = worker_->submits.back().state().attempt();
+    event.mutable_token()->set_position(5 + index);
+    event.mutable_token()->set_token(token);
+    event.mutable_token()->set_visible_bytes(visible);
+    if (last) event.mutable_token()->set_finish_reason(worker::v1::FINISH_REASON_STOP);
+    worker_->Send({event});
+    Run();
+  }
+
+  SimWorld world_;
+  SimExecutor node_{world_, "router"};
+  MetricsRegistry metrics_;
+  Logger log_ = Logger::Silent();
+  InlineOffloader pool_;
+  SeededRandom random_{1};
+  SystemWallClock wall_clock_;
+  std::unique_ptr<FakeWorker> worker_;
+  std::unique_ptr<RouterCore> core_;
+  std::unique_ptr<ModelText> model_;
+  std::unique_ptr<Frontend> frontend_;
+  v1::Generation generation_;
+  std::shared_ptr<Sink> sink_;
+};
+
+TEST_F(FrontendTest, OneStartedThenDeltasOneEndOfTheChoiceOneCompleted) {
+  Ask();
+  Token(0, 'o', 1);
+  Token(1, 'k', 2, true);
+  ASSERT_EQ(sink_->responses.size(), 5u);
+  EXPECT_EQ(sink_->responses[0].started().prompt_token_ids_size(), 5);
+  EXPECT_EQ(sink_->responses[0].started().seed(), worker_->submits[0].state().sampling().seed());
+  EXPECT_EQ(sink_->responses[1].delta().text(), "o");
+  EXPECT_EQ(sink_->responses[3].choice_end().finish_reason(), v1::FINISH_REASON_STOP);
+  EXPECT_EQ(sink_->responses[4].completed().usage().completion_tokens(), 2u);
+  EXPECT_EQ(sink_->responses[4].completed().workers().decode(), "d");
+  EXPECT_EQ(sink_->ends, 1);
+  EXPECT_TRUE(sink_->status.ok());
+}
+
+TEST_F(FrontendTest, OnlyVisibleBytesAreShownAndNeverPartOfACharacter) {
+  Ask();
+  Token(0, 'a', 0);
+  EXPECT_EQ(sink_->text, "");
+  Token(1, 0xC3, 1);
+  EXPECT_EQ(sink_->text, "a");
+  Token(2, 0xA9, 3);
+  EXPECT_EQ(sink_->text, "a\u00e9");
+  Token(3, 'x', 3, true);  // part of a matched stop string
+  EXPECT_EQ(sink_->text, "a\u00e9");
+  EXPECT_TRUE(sink_->status.ok());
+}
+
+TEST_F(FrontendTest, VisibleBytesBeyondTheTokensAreInternal) {
+  Ask();
+  Token(0, 'a', 7);
+  EXPECT_EQ(sink_->ends, 1);
+  EXPECT_EQ(sink_->status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(worker_->cancels.size(), 1u);
+}
+
+TEST_F(FrontendTest, ACallCancelledBeforeItIsTokenizedNeverReachesAWorker) {
+  sink_ = std::make_shared<Sink>();
+  const uint64_t call = frontend_->Generate(generation_, node_.Now(), std::nullopt, sink_);
+  frontend_->Cancel(call, absl::CancelledError("gone"));
+  EXPECT_EQ(sink_->ends, 1);
+  Run();
+  EXPECT_TRUE(worker_->submits.empty());
+  EXPECT_EQ(sink_->ends, 1);
+}
+
+TEST_F(FrontendTest, AFullTokenizerPoolRefusesWithRetryInfo) {
+  pool_.set_full(true);
+  Ask();
+  EXPECT_EQ(sink_->status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(sink_->status.GetPayload("type.googleapis.com/google.rpc.RetryInfo").has_value());
+}
+
+TEST_F(FrontendTest, ShutdownEndsLiveCallsAndRefusesNewOnes) {
+  Ask();
+  frontend_->Shutdown(absl::UnavailableError("stopping"));
+  Run();
+  EXPECT_EQ(sink_->status.code(), absl::StatusCode::kUnavailable);
+  Ask();
+  EXPECT_EQ(sink_->status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(FrontendTest, TokenizeAndDetokenizeAreEachOthersInverse) {
+  v1::TokenizeRequest request;
+  request.mutable_prompt()->add_segments()->set_text("abc");
+  v1::TokenizeResponse ids;
+  frontend_->Tokenize(request, [&ids](auto result) { ids = result.value(); });
+  Run();
+  ASSERT_EQ(ids.token_ids_size(), 3);
+  v1::DetokenizeRequest back;
+  *back.mutable_token_ids() = ids.token_ids();
+  std::string text;
+  frontend_->Detokenize(back, [&text](auto result) { text = result.value().text(); });
+  Run();
+  EXPECT_EQ(text, "abc");
+  back.add_token_ids(999);
+  absl::Status status;
+  frontend_->Detokenize(back, [&status](auto result) { status = result.status(); });
+  Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(FrontendTest, ModelsAreListedWhileTheyCanBeServed) {
+  EXPECT_EQ(frontend_->ListModels().models_size(), 1);
+  worker_->Crash();
+  Run();
+  EXPECT_EQ(frontend_->ListModels().models_size(), 0);
+}
+
+v1::GenerateStreamResponse Delta(const std::string& text, int token) {
+  v1::GenerateStreamResponse response;
+  response.mutable_delta()->set_text(text);
+  response.mutable_delta()->add_token_ids(token);
+  return response;
+}
+
+TEST(ClientBufferTest, WaitingDeltasMerge) {
+  ClientBuffer buffer(1000);
+  EXPECT_TRUE(buffer.Add(Delta("a", 1)));
+  EXPECT_TRUE(buffer.Add(Delta("b", 2)));
+  const auto merged = buffer.Take();
+  ASSERT_TRUE(merged.has_value());
+  EXPECT_EQ(merged->delta().text(), "ab");
+  EXPECT_EQ(merged->delta().token_ids_size(), 2);
+  EXPECT_TRUE(buffer.empty());
+  EXPECT_EQ(buffer.bytes(), 0u);
+}
+
+TEST(ClientBufferTest, IsBoundedButTakesAnySingleMessage) {
+  ClientBuffer buffer(100);
+  EXPECT_TRUE(buffer.Add(Delta(std::string(500, 'x'), 1)));
+  EXPECT_FALSE(buffer.Add(Delta("y", 2)));
+  EXPECT_EQ(buffer.Take()->delta().text().size(), 500u);
+  EXPECT_TRUE(buffer.Add(Delta("y", 2)));
+}
+
+TEST(ErrorReasonsTest, EveryReasonIsDocumented) {
+  std::ifstream file("docs/errors.md");
+  ASSERT_TRUE(file.good());
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  for (const char* reason : kErrorReasons) {
+    EXPECT_NE(text.find("| `" + std::string(reason) + "` |"), std::string::npos) << reason;
+  }
+}
+
+}  // namespace
+}  // namespace baton::router

@@ -1,0 +1,159 @@
+#include "router/placement.h"
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace baton::router {
+namespace {
+
+WorkerView Worker(const std::string& name, bool prefill) {
+  WorkerView view;
+  view.ready = true;
+  view.prefill = prefill;
+  view.name = name;
+  view.block_size = 16;
+  view.pool_blocks = {100};
+  view.free_blocks = {100};
+  view.context_length = 1024;
+  view.numerics_id = Digest{1, 1};
+  view.layout_fp = Digest{2, 2};
+  return view;
+}
+
+PlacementRequest Request(uint64_t prompt = 64, uint32_t max_tokens = 32) {
+  PlacementRequest request;
+  request.prompt_tokens = prompt;
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+Placement PlaceOn(const std::vector<WorkerView>& workers, const PlacementRequest& request,
+                  const PlacementOptions& options = {}) {
+  std::vector<const WorkerView*> views;
+  for (const WorkerView& worker : workers) views.push_back(&worker);
+  return Place(views, request, options);
+}
+
+class PlacementTest : public testing::Test {
+ protected:
+  // Indices: 0 and 1 prefill, 2 and 3 decode.
+  std::vector<WorkerView> workers_ = {Worker("p0", true), Worker("p1", true), Worker("d0", false),
+                                      Worker("d1", false)};
+};
+
+TEST_F(PlacementTest, TakesTheSourceWithTheLeastPredictedWork) {
+  workers_[0].queued_prefill_tokens = 1000;
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 1u);
+  // Twice as fast makes up for a longer queue.
+  workers_[1].queued_prefill_tokens = 600;
+  workers_[0].prefill_tokens_per_second = 2000;
+  workers_[1].prefill_tokens_per_second = 1000;
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 0u);
+}
+
+TEST_F(PlacementTest, CountsTheTransferOfTheSource) {
+  PlacementOptions options;
+  options.kv_bytes_per_token = 1e6;
+  workers_[0].transfer_bytes_per_second = 1e7;
+  workers_[1].transfer_bytes_per_second = 1e9;
+  EXPECT_EQ(PlaceOn(workers_, Request(), options).source, 1u);
+}
+
+TEST_F(PlacementTest, TiesGoToFewerOfOurRequestsThenToTheLowerIndex) {
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 0u);
+  workers_[0].prompts_in_flight = 1;
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 1u);
+}
+
+TEST_F(PlacementTest, OrdersSinksByStepTimeAndRoom) {
+  workers_[2].decode_step_seconds = 0.05;
+  workers_[3].decode_step_seconds = 0.01;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
+  workers_[3].free_blocks = {2};
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({2, 3}));
+  PlacementOptions one;
+  one.max_sinks = 1;
+  EXPECT_EQ(PlaceOn(workers_, Request(), one).sinks, std::vector<size_t>({2}));
+}
+
+TEST_F(PlacementTest, NamesOnlySinksWithTheSourcesFingerprints) {
+  workers_[2].layout_fp = Digest{9, 9};
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3}));
+  workers_[3].numerics_id = Digest{9, 9};
+  // Nobody can take its blocks: the decode workers serve alone.
+  const Placement placement = PlaceOn(workers_, Request());
+  EXPECT_EQ(placement.verdict, PlacementVerdict::kPlaced);
+  EXPECT_FALSE(placement.source.has_value());
+  EXPECT_EQ(placement.sinks.size(), 1u);
+}
+
+TEST_F(PlacementTest, SkipsWorkersItDoesNotFit) {
+  workers_[0].pool_blocks = {3};  // the prompt alone needs 4
+  workers_[2].pool_blocks = {5};  // prompt and answer need 6
+  const Placement placement = PlaceOn(workers_, Request());
+  EXPECT_EQ(placement.source, 1u);
+  EXPECT_EQ(placement.sinks, std::vector<size_t>({3}));
+}
+
+TEST_F(PlacementTest, EveryKvGroupMustFit) {
+  workers_[2].pool_blocks = {100, 5};
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3}));
+}
+
+TEST_F(PlacementTest, APromptThatFitsNoSourceRunsOnTheDecodeWorker) {
+  workers_[0].pool_blocks = workers_[1].pool_blocks = {3};
+  const Placement placement = PlaceOn(workers_, Request());
+  EXPECT_EQ(placement.verdict, PlacementVerdict::kPlaced);
+  EXPECT_FALSE(placement.source.has_value());
+}
+
+TEST_F(PlacementTest, NeverFitsNamesWhatIsNeededAndWhatThereIs) {
+  const Placement placement = PlaceOn(workers_, Request(64, 900));
+  EXPECT_EQ(placement.verdict, PlacementVerdict::kPlaced);
+  workers_[2].pool_blocks = {50};
+  workers_[3].pool_blocks = {40};
+  const Placement never = PlaceOn(workers_, Request(64, 900));
+  EXPECT_EQ(never.verdict, PlacementVerdict::kNeverFits);
+  EXPECT_EQ(never.needed_blocks, 61u);
+  EXPECT_EQ(never.largest_pool, 50u);
+}
+
+TEST_F(PlacementTest, LostAndDrainingWorkersGetNothing) {
+  workers_[0].ready = false;
+  workers_[1].draining = true;
+  EXPECT_FALSE(PlaceOn(workers_, Request()).source.has_value());
+  workers_[2].draining = true;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3}));
+  workers_[3].ready = false;
+  EXPECT_EQ(PlaceOn(workers_, Request()).verdict, PlacementVerdict::kNoWorker);
+}
+
+TEST_F(PlacementTest, WaitsWhileEveryWindowIsFull) {
+  PlacementOptions options;
+  options.prompt_window = 2;
+  workers_[0].prompts_in_flight = 2;
+  EXPECT_EQ(PlaceOn(workers_, Request(), options).source, 1u);
+  workers_[1].prompts_in_flight = 2;
+  EXPECT_EQ(PlaceOn(workers_, Request(), options).verdict, PlacementVerdict::kWait);
+}
+
+TEST_F(PlacementTest, AWorkerThatRefusedIsTakenOnlyWhenNobodyElseIsLeft) {
+  PlacementRequest request = Request();
+  request.avoid = {0, 2};
+  Placement placement = PlaceOn(workers_, request);
+  EXPECT_EQ(placement.source, 1u);
+  EXPECT_EQ(placement.sinks, std::vector<size_t>({3, 2}));
+  workers_[1].ready = false;
+  EXPECT_EQ(PlaceOn(workers_, request).source, 0u);
+}
+
+TEST_F(PlacementTest, ASizeBeyondCountingFitsNobody) {
+  EXPECT_EQ(PlaceOn(workers_, Request(UINT64_MAX / 2, UINT32_MAX)).verdict,
+            PlacementVerdict::kNeverFits);
+}
+
+}  // namespace
+}  // namespace baton::router

@@ -1,0 +1,158 @@
+// What the command line cannot send, and what is accepted; the table of refusals is in tests/e2e.
+#include "router/validation.h"
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "google/rpc/error_details.pb.h"
+#include "gtest/gtest.h"
+#include "router/status_details.h"
+#include "text/test_vocab.h"
+
+namespace baton::router {
+namespace {
+
+class ValidationTest : public testing::Test {
+ protected:
+  ValidationTest() {
+    VocabData data = ByteVocabData();
+    AddEndToken("<|end|>", &data);
+    model_ = ModelText::Create("tiny", 100, data).value();
+    generation_.mutable_prompt()->add_segments()->set_text("hello");
+  }
+
+  absl::StatusOr<ValidGeneration> Check() {
+    return Validate(generation_, *model_, {model_->context_length()});
+  }
+
+  void ExpectRefused(absl::StatusCode code, const std::string& path) {
+    const auto result = Check();
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.status().code(), code) << result.status();
+    EXPECT_EQ(result.status().message().substr(0, path.size()), path) << result.status();
+    if (code != absl::StatusCode::kInvalidArgument) return;
+    const auto payload = result.status().GetPayload("type.googleapis.com/google.rpc.BadRequest");
+    ASSERT_TRUE(payload.has_value());
+    google::rpc::BadRequest bad;
+    ASSERT_TRUE(bad.ParseFromString(std::string(*payload)));
+    EXPECT_EQ(bad.field_violations(0).field(), path);
+  }
+
+  std::unique_ptr<ModelText> model_;
+  v1::Generation generation_;
+};
+
+TEST_F(ValidationTest, WhatIsNotGivenHasItsDefault) {
+  const auto valid = Check();
+  ASSERT_TRUE(valid.ok()) << valid.status();
+  EXPECT_EQ(valid->sampling, SamplingParams());
+  EXPECT_FALSE(valid->seed.has_value());
+  EXPECT_EQ(valid->stop.max_tokens, 0u);
+  EXPECT_FALSE(valid->stop.ignore_eos);
+}
+
+TEST_F(ValidationTest, EverythingGivenArrives) {
+  auto& sampling = *generation_.mutable_sampling();
+  sampling.set_temperature(0.5f);
+  sampling.set_top_k(7);
+  sampling.set_top_p(0.9f);
+  sampling.set_min_p(0.1f);
+  sampling.set_seed(0);
+  auto& stop = *generation_.mutable_stop();
+  stop.set_max_tokens(9);
+  stop.add_stop_strings("\n\n");
+  stop.add_stop_token_ids(3);
+  stop.set_ignore_eos(true);
+  generation_.set_n(1);
+  generation_.set_model("tiny");
+  generation_.set_request_id("abc 1");
+  const auto valid = Check();
+  ASSERT_TRUE(valid.ok()) << valid.status();
+  EXPECT_EQ(valid->sampling.temperature, 0.5f);
+  EXPECT_EQ(valid->sampling.top_k, 7);
+  EXPECT_EQ(valid->sampling.top_p, 0.9f);
+  EXPECT_EQ(valid->sampling.min_p, 0.1f);
+  EXPECT_EQ(valid->seed, 0u);
+  EXPECT_EQ(valid->stop.max_tokens, 9u);
+  EXPECT_EQ(valid->stop.stop_strings, std::vector<std::string>({"\n\n"}));
+  EXPECT_EQ(valid->stop.stop_token_ids, std::vector<TokenId>({3}));
+  EXPECT_TRUE(valid->stop.ignore_eos);
+  EXPECT_EQ(valid->request_id, "abc 1");
+}
+
+TEST_F(ValidationTest, KnownFieldsThatAreNotSupportedAreRefusedByName) {
+  generation_.set_priority(0);
+  ExpectRefused(absl::StatusCode::kUnimplemented, "generation.priority");
+  generation_.clear_priority();
+  generation_.set_tenant("x");
+  ExpectRefused(absl::StatusCode::kUnimplemented, "generation.tenant");
+  generation_.clear_tenant();
+  generation_.set_cache_salt("x");
+  ExpectRefused(absl::StatusCode::kUnimplemented, "generation.cache_salt");
+  generation_.clear_cache_salt();
+  generation_.set_n(2);
+  ExpectRefused(absl::StatusCode::kUnimplemented, "generation.n");
+}
+
+TEST_F(ValidationTest, NumbersOutOfRangeAreRefusedByPath) {
+  const auto bad = absl::StatusCode::kInvalidArgument;
+  for (const float value : {NAN, -NAN, INFINITY, -INFINITY, -0.001f}) {
+    generation_.mutable_sampling()->set_temperature(value);
+    ExpectRefused(bad, "generation.sampling.temperature");
+  }
+  generation_.mutable_sampling()->set_temperature(-0.0f);
+  EXPECT_TRUE(Check().ok());
+  for (const float value : {0.0f, -1.0f, 1.0001f, static_cast<float>(NAN)}) {
+    generation_.mutable_sampling()->set_top_p(value);
+    ExpectRefused(bad, "generation.sampling.top_p");
+  }
+  generation_.mutable_sampling()->set_top_p(1);
+  generation_.mutable_stop()->set_max_tokens(std::numeric_limits<int32_t>::min());
+  ExpectRefused(bad, "generation.stop.max_tokens");
+}
+
+TEST_F(ValidationTest, AnInputMustBeGivenAndNotEmpty) {
+  generation_.clear_prompt();
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.prompt");
+  generation_.mutable_prompt()->add_segments();
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.prompt");
+  generation_.mutable_chat();
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.chat.messages");
+  generation_.mutable_chat()->add_messages()->set_content("hi");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.chat.messages[0].role");
+}
+
+TEST_F(ValidationTest, ATextThatCannotFitIsRefusedBeforeTokenizing) {
+  const size_t most = 100 * model_->vocab().max_token_bytes();
+  generation_.mutable_prompt()->mutable_segments(0)->set_text(std::string(most, 'a'));
+  EXPECT_TRUE(Check().ok());
+  generation_.mutable_prompt()->add_segments()->set_text("a");
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.prompt");
+  EXPECT_EQ(ReasonOf(Check().status()), "PROMPT_TOO_LONG");
+}
+
+TEST_F(ValidationTest, ChatWithoutATemplateIsAFailedPrecondition) {
+  generation_.mutable_chat()->add_messages()->set_role("user");
+  const auto valid = Check();
+  ASSERT_TRUE(valid.ok());
+  const auto ids = model_->Encode(valid->input, 0);
+  EXPECT_EQ(ids.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(ReasonOf(ids.status()), "CHAT_TEMPLATE");
+}
+
+TEST_F(ValidationTest, SegmentsAreEncodedOneByOne) {
+  auto& prompt = *generation_.mutable_prompt();
+  prompt.mutable_segments(0)->set_text("ab");
+  prompt.add_segments()->mutable_token_ids()->add_ids(256);
+  prompt.add_segments()->set_text("<|end|>");
+  const auto ids = model_->Encode(Check()->input, 0);
+  ASSERT_TRUE(ids.ok());
+  EXPECT_EQ((*ids)[0], 'a');
+  EXPECT_EQ((*ids)[2], 256);
+  EXPECT_EQ(ids->size(), 3 + std::string("<|end|>").size());
+}
+
+}  // namespace
+}  // namespace baton::router
