@@ -35,7 +35,7 @@ class RealModel(unittest.TestCase):
 
     def test_chat_answers_the_question(self):
         with Cluster(real_model()) as cluster:
-            answer = cluster.generate("--chat", "What is the capital of France?",
+            answer = cluster.generate("--chat", "What is the capital of France? Answer in one sentence.",
                                       "--max-tokens", "24")
             self.assertIn("Paris", answer["text"])
             self.assertEqual(answer["finish_reason"], "stop")
