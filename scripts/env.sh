@@ -26,3 +26,10 @@ find_model() {
   BATON_MODEL=${BATON_MODEL:-$(scripts/fetch_model.sh)} || { unset BATON_MODEL; return 1; }
   export BATON_MODEL
 }
+
+# The interpreter beside the reference libraries that tests compare with (scripts/requirements.txt).
+find_python() {
+  local folder
+  folder=$(scripts/python_env.sh) || return 1
+  export BATON_PYTHON=${BATON_PYTHON:-$folder/python}
+}
