@@ -60,7 +60,7 @@ class Row {
   }
 
   TokenId Greedy() const {
-    size_t id = 0;
+    size_t id = max_chunk_ * kChunk;
     while (static_cast<double>(logits_[id]) != max_) ++id;
     return static_cast<TokenId>(id);
   }
@@ -99,17 +99,40 @@ class Row {
   };
 
   absl::Status FindMax() {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    double max = -kInfinity;
-    bool finite = true;
-    for (const double logit : logits_) {
-      finite = finite && logit < kInfinity;  // false for NaN too
-      max = logit > max ? logit : max;
+    constexpr Logit kInfinity = std::numeric_limits<Logit>::infinity();
+    Logit max = -kInfinity;
+    for (size_t at = 0; at < logits_.size(); at += kChunk) {
+      const Logit chunk_max = MaxOf(logits_.subspan(at, std::min(kChunk, logits_.size() - at)));
+      if (!(chunk_max < kInfinity)) return absl::InternalError("a logit is NaN or infinite");
+      if (chunk_max > max) {
+        max = chunk_max;
+        max_chunk_ = at / kChunk;
+      }
     }
-    if (!finite) return absl::InternalError("a logit is NaN or infinite");
     if (max == -kInfinity) return absl::InternalError("no token is allowed: all logits are -inf");
     max_ = max;
     return absl::OkStatus();
+  }
+
+  // Infinity when a logit is NaN. In lanes, so that the compiler can use vectors.
+  static Logit MaxOf(std::span<const Logit> logits) {
+    constexpr Logit kInfinity = std::numeric_limits<Logit>::infinity();
+    constexpr size_t kLanes = 16;
+    Logit lanes[kLanes];
+    std::fill(lanes, lanes + kLanes, -kInfinity);
+    size_t i = 0;
+    for (; i + kLanes <= logits.size(); i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        const Logit logit = logits[i + lane];
+        const Logit seen = logit < kInfinity ? logit : kInfinity;  // NaN becomes infinity
+        lanes[lane] = lanes[lane] > seen ? lanes[lane] : seen;
+      }
+    }
+    for (; i < logits.size(); ++i) {
+      const Logit seen = logits[i] < kInfinity ? logits[i] : kInfinity;
+      lanes[0] = std::max(lanes[0], seen);
+    }
+    return *std::max_element(lanes, lanes + kLanes);
   }
 
   bool NeedsCut() const {
@@ -188,6 +211,7 @@ class Row {
   const SamplingParams& params_;
   const double temperature_;
   double max_ = 0;
+  size_t max_chunk_ = 0;  // the first with the largest logit
   double lowest_ = 0;
   double min_mass_ = 1;
   // Last member of the set left by top-k and top-p.

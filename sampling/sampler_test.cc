@@ -118,6 +118,17 @@ TEST(SamplerTest, GreedyTakesTheLowestIdAmongEquals) {
   EXPECT_EQ(*SampleToken(logits, params, 0), 1);
 }
 
+TEST(SamplerTest, GreedyFindsTheFirstLargestOfALongRow) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 50; ++round) {
+    auto logits = RandomLogits(random, 1 + random() % 9000, true);
+    const auto first = std::max_element(logits.begin(), logits.end());
+    EXPECT_EQ(*SampleToken(logits, SamplingParams{}, 0), first - logits.begin());
+    logits[random() % logits.size()] = std::nanf("");
+    EXPECT_FALSE(SampleToken(logits, SamplingParams{}, 0).ok());
+  }
+}
+
 TEST(SamplerTest, ForbiddenTokensAreNeverDrawn) {
   constexpr float kNo = -std::numeric_limits<float>::infinity();
   SamplingParams params;

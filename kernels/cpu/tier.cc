@@ -1,5 +1,7 @@
 #include "kernels/cpu/tier.h"
 
+#include <cpuid.h>
+
 #include "kernels/cpu/avx2/avx2.h"
 #include "kernels/cpu/scalar/scalar.h"
 
@@ -36,8 +38,13 @@ const Tier& Avx2Tier() {
 }
 
 bool CpuHasAvx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  // clang 14 cannot be asked for "f16c" by name. The other two include the system's consent.
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  return f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
 }  // namespace baton::kernels::cpu
