@@ -276,6 +276,7 @@ void Measure(SourceProcess& source, const std::string& scheme, double bound) {
                     {"value", Median(rates)},
                     {"unit", "bytes/s"},
                     {"seconds", Median(totals)},
+                    {"seconds_min", *std::min_element(totals.begin(), totals.end())},
                     {"bytes", source.bytes()},
                     {"peer", "memcpy of the same pieces by one thread"},
                     {"peer_value", Median(memcpy_rates)},
