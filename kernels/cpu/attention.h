@@ -1,4 +1,4 @@
-// Paged attention and the writing of keys and values into blocks.
+// Paged attention over the blocks of any mix of prefill chunks and decode rows.
 #ifndef BATON_KERNELS_CPU_ATTENTION_H_
 #define BATON_KERNELS_CPU_ATTENTION_H_
 
@@ -7,23 +7,11 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/activation.h"
-#include "kernels/cpu/rope.h"
+#include "kernels/cpu/layer_call.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tier.h"
 
 namespace baton::kernels::cpu {
-
-// One layer of one batch.
-struct LayerCall {
-  const HeadShape& shape;
-  uint32_t layer;
-  const Batch& batch;
-  const kv::KvView& kv;
-};
-
-// Rotates q in place and k on its way into the blocks.
-void RunRopeAppend(const Tier& tier, ThreadPool& pool, const LayerCall& call, const CpuRope& rope,
-                   CpuActivation& qkv);
 
 // Writes floats: out [rows, heads * head_dim]. Owner: the thread that runs the forward pass.
 class Attention {

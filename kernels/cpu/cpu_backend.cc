@@ -10,6 +10,7 @@
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/huge_memory.h"
+#include "kernels/cpu/kv_append.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/rope.h"
@@ -26,7 +27,7 @@ const CpuWeight& Cpu(const PackedWeight& w) { return static_cast<const CpuWeight
 const CpuActivation& Cpu(const Activation& a) { return static_cast<const CpuActivation&>(a); }
 CpuActivation& Cpu(Activation& a) { return static_cast<CpuActivation&>(a); }
 
-// A gain is a weight of one output in F32, so its values lie 16 apart; this keeps them together.
+// The gains of a norm, in one piece: a row of a CpuWeight would lie 16 floats apart.
 class CpuGain final : public PackedWeight {
  public:
   explicit CpuGain(std::vector<float> values)

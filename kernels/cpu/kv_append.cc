@@ -1,7 +1,8 @@
+#include "kernels/cpu/kv_append.h"
+
 #include <algorithm>
 
 #include "common/check.h"
-#include "kernels/cpu/attention.h"
 
 namespace baton::kernels::cpu {
 namespace {
