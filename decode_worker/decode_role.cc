@@ -229,6 +229,8 @@ void DecodeRole::Forget(const AttemptId& id) {
   const auto node = attempts_.extract(id);
   if (node.mapped()->claim.has_value()) context_.room.Cancel(*node.mapped()->claim);
   context_.tombstones.Add(id);
+  context_.log.Info("attempt over",
+                    {{"request", id.ToString()}, {"state", ToString(node.mapped()->state)}});
   context_.sessions.Touch();
 }
 

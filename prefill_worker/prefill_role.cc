@@ -333,6 +333,8 @@ void PrefillRole::Forget(const AttemptId& id) {
   if (attempt.claim.has_value()) context_.room.Cancel(*attempt.claim);
   if (attempt.sequence.has_value()) context_.engine.Remove(*attempt.sequence);
   context_.tombstones.Add(id);
+  context_.log.Info("attempt over",
+                    {{"request", id.ToString()}, {"state", ToString(attempt.state)}});
   context_.room.Poke();
   context_.sessions.Touch();
 }

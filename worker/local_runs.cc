@@ -81,6 +81,7 @@ void LocalRuns::Finish(const AttemptId& attempt) {
   const auto node = runs_.extract(attempt);
   if (node.mapped()->claim.has_value()) context_.room.Cancel(*node.mapped()->claim);
   context_.tombstones.Add(attempt);
+  context_.log.Info("attempt over", {{"request", attempt.ToString()}});
   context_.sessions.Touch();
 }
 

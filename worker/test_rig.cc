@@ -51,27 +51,6 @@ engine::FakeModelRunner::Options RunnerOptions(engine::FakeModelRunner::Options 
 
 AttemptId RigAttempt(uint64_t request, uint32_t attempt) { return {kTestRouter, request, attempt}; }
 
-AttemptId AttemptOf(const v1::WorkerEvent& event) {
-  switch (event.event_case()) {
-    case v1::WorkerEvent::kStarted:
-      return proto::Get(event.started().attempt());
-    case v1::WorkerEvent::kFirstToken:
-      return proto::Get(event.first_token().token().attempt());
-    case v1::WorkerEvent::kToken:
-      return proto::Get(event.token().attempt());
-    case v1::WorkerEvent::kHandedOff:
-      return proto::Get(event.handed_off().attempt());
-    case v1::WorkerEvent::kNoRoom:
-      return proto::Get(event.no_room().attempt());
-    case v1::WorkerEvent::kLost:
-      return proto::Get(event.lost().attempt());
-    case v1::WorkerEvent::kFailed:
-      return proto::Get(event.failed().attempt());
-    default:
-      return {};
-  }
-}
-
 std::unique_ptr<kvtransfer::SourceStream> RigDialer::Dial(
     const std::string& address, kvtransfer::SourceStream::Listener& listener) {
   using Client =

@@ -25,6 +25,7 @@
 #include "kvtransfer/sink.h"
 #include "kvtransfer/source.h"
 #include "prefill_worker/prefill_role.h"
+#include "worker/test_events.h"
 #include "worker/worker_core.h"
 
 namespace baton::worker {
@@ -135,9 +136,6 @@ class RigSession : public Stream<v1::SessionRequest, v1::SessionResponse>::Liste
   std::unique_ptr<Stream<v1::SessionRequest, v1::SessionResponse>> stream_;
   TimerHandle beat_;
 };
-
-// The attempt an event is about; zeros for hello and load.
-AttemptId AttemptOf(const v1::WorkerEvent& event);
 
 }  // namespace baton::worker
 

@@ -53,6 +53,9 @@ absl::Status WorkerCore::Submit(const v1::SubmitRequest& request) {
   Role& role = submission.sinks.empty() ? local_ : *role_;
   BATON_RETURN_IF_ERROR(role.Submit(std::move(submission)));
   sessions_.NoteSubmit(attempt.router, request.submit_number());
+  env_.log.Info("attempt taken", {{"request", attempt.ToString()},
+                                  {"prompt_tokens", request.state().prompt_size()},
+                                  {"sinks", request.sinks_size()}});
   return absl::OkStatus();
 }
 
@@ -104,7 +107,20 @@ uint32_t WorkerCore::Waiting() {
   return engine_.Load().waiting;
 }
 
+// Nobody holds a block then: what the pool says must be exactly its capacity.
+void WorkerCore::CheckWhenIdle() {
+  const bool now_idle = idle();
+  if (now_idle && !was_idle_) {
+    const absl::Status status = pool_.CheckIntegrity();
+    if (!status.ok() || pool_.free_blocks() != pool_.capacity()) {
+      env_.log.Error("KV blocks are missing at idle", {{"why", std::string(status.message())}});
+    }
+  }
+  was_idle_ = now_idle;
+}
+
 v1::WorkerLoad WorkerCore::Load() {
+  CheckWhenIdle();
   const QueueLoad local = local_.Queued();
   const QueueLoad role = role_->Queued();
   engine_.SetWaitingForRoom(local.waiting + role.waiting);

@@ -81,6 +81,7 @@ class WorkerCore : private RouterSessions::Host {
 
   absl::Status CheckWho(const v1::SubmitRequest& request, const AttemptId& attempt) const;
   absl::StatusOr<Submission> Validated(const v1::SubmitRequest& request) const;
+  void CheckWhenIdle();
   uint32_t Waiting();  // and tells the engine, whose gauge counts them
 
   const WorkerOptions options_;
@@ -95,6 +96,7 @@ class WorkerCore : private RouterSessions::Host {
   WorkerContext context_;
   LocalRuns local_;
   Role* role_ = nullptr;
+  bool was_idle_ = true;
 };
 
 }  // namespace baton::worker
