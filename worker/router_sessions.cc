@@ -146,8 +146,10 @@ RouterSessions::RouterSessions(const Options& options, Executor& executor, Metri
       host_(host),
       sessions_gauge_(
           metrics.AddGauge("baton_worker_router_sessions", "Routers with an open session.").Get()),
-      leases_expired_(
-          metrics.AddCounter("baton_leases_expired_total", "Peers whose session ended because they fell silent.").Get()) {}
+      leases_expired_(metrics
+                          .AddCounter("baton_leases_expired_total",
+                                      "Peers whose session ended because they fell silent.")
+                          .Get()) {}
 
 RouterSessions::~RouterSessions() = default;
 
