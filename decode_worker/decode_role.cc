@@ -24,6 +24,12 @@ kvtransfer::TransferSink::Options SinkOptions(const WorkerOptions& options,
   out.data_addresses = std::move(data_addresses);
   out.heartbeat = options.heartbeat;
   out.lease = options.lease;
+  if (options.on_event) {
+    out.on_event = [hook = options.on_event](std::optional<kvtransfer::SinkState> state,
+                                             kvtransfer::SinkEvent event) {
+      hook("sink", state.has_value() ? ToString(*state) : "Gone", ToString(event));
+    };
+  }
   return out;
 }
 
@@ -61,6 +67,7 @@ absl::Status DecodeRole::Submit(Submission /*submission*/) {
 }
 
 void DecodeRole::OnReserve(const AttemptId& id, kvtransfer::Reservation reservation) {
+  Note(id, DecodeEvent::kReserve);
   const v1::Cause cause = WhyNot(id, reservation);
   if (cause != v1::CAUSE_UNSPECIFIED) return sink_.Refuse(id, cause);
   Enqueue(id, std::move(reservation));
@@ -103,6 +110,7 @@ void DecodeRole::Enqueue(const AttemptId& id, kvtransfer::Reservation reservatio
 }
 
 void DecodeRole::OnRoom(const AttemptId& id, kv::BlockLease lease) {
+  Note(id, DecodeEvent::kRoom);
   Attempt& attempt = *attempts_.at(id);
   attempt.claim.reset();
   attempt.patience.Cancel();
@@ -119,6 +127,7 @@ void DecodeRole::OnRoom(const AttemptId& id, kv::BlockLease lease) {
 void DecodeRole::OnDropped(const AttemptId& id, v1::Cause cause) {
   const auto found = attempts_.find(id);
   if (found == attempts_.end()) return;
+  Note(id, DecodeEvent::kDropped);
   Attempt& attempt = *found->second;
   if (attempt.state == DecodeState::kQueued) return Forget(id);
   attempt.state = DecodeState::kQuiescing;
@@ -129,12 +138,16 @@ void DecodeRole::OnDropped(const AttemptId& id, v1::Cause cause) {
 }
 
 void DecodeRole::OnQuiesced(const AttemptId& id) {
-  if (Has(id)) Forget(id);
+  if (!Has(id)) return;
+  Note(id, DecodeEvent::kQuiesced);
+  Forget(id);
 }
 
 v1::Cause DecodeRole::OnCommit(const AttemptId& id, std::string decoder_state) {
   Attempt& attempt = *attempts_.at(id);
+  const DecodeState before = attempt.state;
   const absl::Status status = Generate(attempt, decoder_state);
+  Note(before, status.ok() ? DecodeEvent::kCommit : DecodeEvent::kBadCommit);
   if (status.ok()) return v1::CAUSE_UNSPECIFIED;
   context_.log.Warning("commit refused",
                        {{"request", id.ToString()}, {"why", std::string(status.message())}});
@@ -174,6 +187,7 @@ absl::Status DecodeRole::Generate(Attempt& attempt, const std::string& decoder_s
 }
 
 void DecodeRole::Attach(const AttemptId& id) {
+  Note(id, DecodeEvent::kAttach);
   Attempt& attempt = *attempts_.at(id);
   attempt.attached = true;
   if (attempt.generation == nullptr) return;
@@ -182,17 +196,20 @@ void DecodeRole::Attach(const AttemptId& id) {
 }
 
 void DecodeRole::OnUnattached(const AttemptId& id) {
+  Note(id, DecodeEvent::kUnattached);
   context_.sessions.Emit(id.router, LostEvent(id, v1::CAUSE_LEASE_EXPIRED));
   Finish(*attempts_.at(id), v1::CAUSE_LEASE_EXPIRED);
 }
 
 void DecodeRole::OnDeadline(const AttemptId& id) {
+  Note(id, DecodeEvent::kDeadline);
   Attempt& attempt = *attempts_.at(id);
   if (attempt.state != DecodeState::kQueued) context_.sessions.Emit(id.router, ExpiredEvent(id));
   Finish(attempt, v1::CAUSE_DEADLINE);
 }
 
 void DecodeRole::Cancel(const AttemptId& id) {
+  Note(id, DecodeEvent::kCancel);
   const auto found = attempts_.find(id);
   if (found != attempts_.end()) return Finish(*found->second, v1::CAUSE_CANCELLED);
   sink_.Drop(id, v1::CAUSE_CANCELLED);  // never seen: its Reserve will be refused
@@ -203,6 +220,7 @@ void DecodeRole::DropRouter(const Epoch& router, v1::Cause cause) {
   for (auto it = attempts_.lower_bound(first);
        it != attempts_.end() && it->first.router == router;) {
     Attempt& attempt = *(it++)->second;
+    Note(attempt.id, DecodeEvent::kRouterLost);
     Finish(attempt, cause);
   }
 }
@@ -232,6 +250,17 @@ void DecodeRole::Forget(const AttemptId& id) {
   context_.log.Info("attempt over",
                     {{"request", id.ToString()}, {"state", ToString(node.mapped()->state)}});
   context_.sessions.Touch();
+}
+
+void DecodeRole::Note(const AttemptId& id, DecodeEvent event) const {
+  if (!context_.options.on_event) return;
+  const std::optional<DecodeState> now = state(id);
+  if (now.has_value()) Note(*now, event);
+}
+
+void DecodeRole::Note(DecodeState before, DecodeEvent event) const {
+  const auto& hook = context_.options.on_event;
+  if (hook) hook("decode", ToString(before), ToString(event));
 }
 
 QueueLoad DecodeRole::Queued() const {

@@ -45,6 +45,9 @@ class DecodeRole : public Role, private kvtransfer::TransferSink::Host {
 
  private:
   struct Attempt;
+  // Of a live attempt; ignored for others.
+  void Note(const AttemptId& id, DecodeEvent event) const;
+  void Note(DecodeState before, DecodeEvent event) const;
 
   // TransferSink::Host.
   void OnReserve(const AttemptId& id, kvtransfer::Reservation reservation) override;

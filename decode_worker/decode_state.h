@@ -55,7 +55,8 @@ inline constexpr int kNumDecodeEvents = 14;
 // session (NO_SESSION), when it never fits (NO_ROOM), when its deadline passed (DEADLINE), when it
 // is more than this version does (MALFORMED); else Queued, and Wait to the source unless there is
 // room at once. (b) Granted to the source. (c) Lost{cause} to the router, unless the source
-// released it: then the source's word to the router decides. (d) The events kept so far, in order.
+// released it of its own will: then the source's word to the router decides. A source that releases
+// because the transfer broke says so, and Lost goes out. (d) The events kept so far, in order.
 // (e) Kept until Attach. (f) Lost{LEASE_EXPIRED} to the router. (g) Refused{cause} to the source.
 // (h) Failed(DEADLINE_EXCEEDED) to the router, and Revoked to the source before the commit. (i)
 // Revoked to the source.

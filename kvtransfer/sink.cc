@@ -77,6 +77,11 @@ SinkAttempt* TransferSink::Find(const AttemptId& id) {
   return it == attempts_.end() ? nullptr : it->second.get();
 }
 
+void TransferSink::Note(const SinkAttempt* attempt, SinkEvent event) const {
+  if (!options_.on_event) return;
+  options_.on_event(attempt == nullptr ? std::nullopt : std::optional(attempt->state), event);
+}
+
 std::optional<SinkState> TransferSink::state(const AttemptId& id) const {
   const auto it = attempts_.find(id);
   if (it == attempts_.end()) return std::nullopt;
@@ -88,6 +93,7 @@ std::optional<SinkState> TransferSink::state(const AttemptId& id) const {
 void TransferSink::OnReserve(SinkSession& session, const transfer::v1::Reserve& reserve) {
   const AttemptId id = proto::Get(reserve.attempt());
   const SinkAttempt* const known = Find(id);
+  Note(known, SinkEvent::kReserve);
   if (known != nullptr && known->session == &session && known->state != SinkState::kQuiescing) {
     return session.End(worker::v1::CAUSE_MALFORMED,
                        absl::InvalidArgumentError("Reserve of a live attempt"));
@@ -112,14 +118,15 @@ void TransferSink::OnReserve(SinkSession& session, const transfer::v1::Reserve& 
   host_.OnReserve(id, std::move(reservation));
 }
 
-void TransferSink::OnRelease(SinkSession& session, const AttemptId& id) {
+void TransferSink::OnRelease(SinkSession& session, const AttemptId& id, Cause cause) {
   SinkAttempt* const attempt = Find(id);
+  Note(attempt, SinkEvent::kRelease);
   if (attempt == nullptr) {
     if (!session.Committed(id)) tombstones_.Add(id);
     return;
   }
   if (attempt->session != &session) return;  // not its to release
-  End(*attempt, worker::v1::CAUSE_RELEASED, /*tell_host=*/true, /*tell_source=*/false);
+  End(*attempt, cause, /*tell_host=*/true, /*tell_source=*/false);
 }
 
 void TransferSink::ReplaceOlder(SinkSession& session) {
@@ -145,6 +152,7 @@ void TransferSink::Forget(SinkSession& session, Cause cause) {
   for (const AttemptId& id : mine) {
     SinkAttempt* const attempt = Find(id);
     if (attempt == nullptr) continue;  // the host dropped it when it heard of another
+    Note(attempt, SinkEvent::kSessionEnded);
     if (attempt->state == SinkState::kQuiescing) {
       attempt->session = nullptr;
       continue;
@@ -158,6 +166,7 @@ void TransferSink::Forget(SinkSession& session, Cause cause) {
 void TransferSink::Grant(const AttemptId& id, std::vector<GroupGrant> groups) {
   SinkAttempt* const attempt = Find(id);
   BATON_CHECK(attempt != nullptr);
+  Note(attempt, SinkEvent::kHostGrant);
   BATON_CHECK(attempt->state == SinkState::kAsked || attempt->state == SinkState::kWaiting);
   BATON_CHECK(groups.size() == options_.num_groups);
   attempt->state = SinkState::kGranted;
@@ -177,7 +186,9 @@ void TransferSink::Grant(const AttemptId& id, std::vector<GroupGrant> groups) {
 
 void TransferSink::Wait(const AttemptId& id) {
   SinkAttempt* const attempt = Find(id);
-  BATON_CHECK(attempt != nullptr && attempt->state == SinkState::kAsked);
+  BATON_CHECK(attempt != nullptr);
+  Note(attempt, SinkEvent::kHostWait);
+  BATON_CHECK(attempt->state == SinkState::kAsked);
   attempt->state = SinkState::kWaiting;
   attempt->session->SendWait(id);
 }
@@ -185,6 +196,7 @@ void TransferSink::Wait(const AttemptId& id) {
 void TransferSink::Refuse(const AttemptId& id, Cause cause) {
   SinkAttempt* const attempt = Find(id);
   BATON_CHECK(attempt != nullptr);
+  Note(attempt, SinkEvent::kHostRefuse);
   BATON_CHECK(attempt->state == SinkState::kAsked || attempt->state == SinkState::kWaiting);
   attempt->session->SendRefused(id, cause);
   attempts_.erase(id);
@@ -192,6 +204,7 @@ void TransferSink::Refuse(const AttemptId& id, Cause cause) {
 
 void TransferSink::Drop(const AttemptId& id, Cause cause) {
   SinkAttempt* const attempt = Find(id);
+  Note(attempt, SinkEvent::kHostDrop);
   if (attempt == nullptr) return tombstones_.Add(id);
   End(*attempt, cause, /*tell_host=*/false, /*tell_source=*/true);
 }
@@ -230,17 +243,22 @@ void TransferSink::OnFirstPiece(const AttemptId& id) {
 
 void TransferSink::OnCommitArrived(const AttemptId& id, Cause problem, CommitMessage message) {
   SinkAttempt* const attempt = Find(id);
-  if (attempt == nullptr || attempt->state != SinkState::kGranted) return;  // was dropped
+  if (attempt == nullptr || attempt->state != SinkState::kGranted) {  // was dropped
+    return Note(attempt, SinkEvent::kGoodCommit);
+  }
   Cause cause = problem;
   if (cause == worker::v1::CAUSE_UNSPECIFIED && message.chain_hash != attempt->chain_hash) {
     cause = worker::v1::CAUSE_CHECKSUM_MISMATCH;
   }
   if (cause != worker::v1::CAUSE_UNSPECIFIED) {
     // The commit reply carries the refusal.
+    Note(attempt, SinkEvent::kBadCommit);
     return End(*attempt, cause, /*tell_host=*/true, /*tell_source=*/false);
   }
   cause = host_.OnCommit(id, std::move(message.decoder_state));
-  if (cause != worker::v1::CAUSE_UNSPECIFIED) {
+  const bool good = cause == worker::v1::CAUSE_UNSPECIFIED;
+  Note(attempt, good ? SinkEvent::kGoodCommit : SinkEvent::kBadCommit);
+  if (!good) {
     return End(*attempt, cause, /*tell_host=*/false, /*tell_source=*/false);
   }
   table_.Accept(id);
@@ -251,13 +269,17 @@ void TransferSink::OnCommitArrived(const AttemptId& id, Cause problem, CommitMes
 
 void TransferSink::OnTransferFailed(const AttemptId& id, Cause cause) {
   SinkAttempt* const attempt = Find(id);
+  Note(attempt, cause == worker::v1::CAUSE_CHECKSUM_MISMATCH ? SinkEvent::kTransferFailed
+                                                             : SinkEvent::kDataEnded);
   if (attempt == nullptr || attempt->state != SinkState::kGranted) return;
   End(*attempt, cause, /*tell_host=*/true, /*tell_source=*/true);
 }
 
 void TransferSink::OnQuiesced(const AttemptId& id) {
   const auto it = attempts_.find(id);
-  BATON_CHECK(it != attempts_.end() && it->second->state == SinkState::kQuiescing);
+  BATON_CHECK(it != attempts_.end());
+  Note(it->second.get(), SinkEvent::kQuiesced);
+  BATON_CHECK(it->second->state == SinkState::kQuiescing);
   attempts_.erase(it);
   host_.OnQuiesced(id);
 }

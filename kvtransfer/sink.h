@@ -85,6 +85,8 @@ class TransferSink : private ReceiveTable::Listener {
     Duration heartbeat = std::chrono::seconds(1);
     // A source that is silent for so long is lost.
     Duration lease = std::chrono::seconds(10);
+    // For tests that count the cells of sink_state.h; called before each move. No state: gone.
+    std::function<void(std::optional<SinkState>, SinkEvent)> on_event;
   };
 
   // All must outlive this object; `table` is this sink's alone. `metrics` may be null.
@@ -128,9 +130,10 @@ class TransferSink : private ReceiveTable::Listener {
   void OnQuiesced(const AttemptId& attempt) override;
 
   SinkAttempt* Find(const AttemptId& attempt);
+  void Note(const SinkAttempt* attempt, SinkEvent event) const;
   void End(SinkAttempt& attempt, Cause cause, bool tell_host, bool tell_source);
   void OnReserve(SinkSession& session, const transfer::v1::Reserve& reserve);
-  void OnRelease(SinkSession& session, const AttemptId& attempt);
+  void OnRelease(SinkSession& session, const AttemptId& attempt, Cause cause);
   void Forget(SinkSession& session, Cause cause);
   void ReplaceOlder(SinkSession& session);
 

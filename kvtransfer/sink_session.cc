@@ -32,7 +32,10 @@ void SinkSession::OnMessage(transfer::v1::SessionRequest message) {
     case Kind::kReserve:
       return sink_.OnReserve(*this, message.reserve());
     case Kind::kRelease:
-      return sink_.OnRelease(*this, proto::Get(message.release().attempt()));
+      return sink_.OnRelease(*this, proto::Get(message.release().attempt()),
+                             message.release().cause() == worker::v1::CAUSE_UNSPECIFIED
+                                 ? worker::v1::CAUSE_RELEASED
+                                 : CauseFromPeer(message.release().cause()));
     case Kind::kHeartbeat:
     case Kind::MESSAGE_NOT_SET:  // a message of a later version
       return;

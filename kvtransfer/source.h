@@ -4,6 +4,7 @@
 #define BATON_KVTRANSFER_SOURCE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -96,6 +97,8 @@ class TransferSource {
     Duration heartbeat = std::chrono::seconds(1);
     // A sink that is silent for so long is lost; also the limit for opening its session.
     Duration lease = std::chrono::seconds(10);
+    // For tests that count the cells of source_state.h; called before each move.
+    std::function<void(SourceState, SourceEvent)> on_event;
   };
 
   // All must outlive this object. `transports` in no order: the sink's order decides. `metrics` may

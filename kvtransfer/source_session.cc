@@ -41,6 +41,7 @@ void SourceSession::Reserve(SourceAttempt& attempt) {
 }
 
 void SourceSession::Ship(SourceAttempt& attempt, const BlockRun& run) {
+  Note(attempt, SourceEvent::kShip);
   if (attempt.state == SourceState::kEnding) return;
   BATON_CHECK(attempt.state == SourceState::kGranted);
   if (data_ == nullptr) return;  // lost just now: OnEnded is on its way
@@ -59,6 +60,7 @@ void SourceSession::Ship(SourceAttempt& attempt, const BlockRun& run) {
 }
 
 void SourceSession::Commit(SourceAttempt& attempt, CommitMessage message) {
+  Note(attempt, SourceEvent::kCommit);
   if (attempt.state == SourceState::kEnding) return;
   BATON_CHECK(attempt.state == SourceState::kGranted);
   if (data_ == nullptr) return;  // lost just now: OnEnded is on its way
@@ -70,8 +72,11 @@ void SourceSession::Commit(SourceAttempt& attempt, CommitMessage message) {
 
 void SourceSession::Release(SourceAttempt& attempt) {
   constexpr Cause kCause = worker::v1::CAUSE_RELEASED;
+  Note(attempt, SourceEvent::kRelease);
   if (attempt.state == SourceState::kEnding) return;
-  if (attempt.state != SourceState::kConnecting) SendRelease(attempt);
+  if (attempt.state != SourceState::kConnecting) {
+    SendRelease(attempt, worker::v1::CAUSE_UNSPECIFIED);
+  }
   const bool data_open =
       attempt.state == SourceState::kGranted || attempt.state == SourceState::kCommitting;
   if (data_open && data_ != nullptr) {
@@ -125,6 +130,7 @@ void SourceSession::OnHello(const transfer::v1::SinkHello& hello) {
   Heartbeat();
   ConnectData();
   for (SourceAttempt* attempt : Attempts()) {
+    Note(*attempt, SourceEvent::kSessionOpen);
     if (attempt->state == SourceState::kConnecting) SendReserve(*attempt);
   }
 }
@@ -143,7 +149,9 @@ bool SourceSession::AcceptGrant(SourceAttempt& attempt,
 }
 
 void SourceSession::OnGranted(SourceAttempt* attempt, const transfer::v1::Granted& granted) {
-  if (attempt == nullptr || attempt->state == SourceState::kEnding) return;
+  if (attempt == nullptr) return;
+  Note(*attempt, SourceEvent::kGrantedMessage);
+  if (attempt->state == SourceState::kEnding) return;
   const bool expected =
       attempt->state == SourceState::kReserving || attempt->state == SourceState::kWaiting;
   if (!expected || !AcceptGrant(*attempt, granted)) return BadPeer("grant");
@@ -155,14 +163,18 @@ void SourceSession::OnGranted(SourceAttempt* attempt, const transfer::v1::Grante
 }
 
 void SourceSession::OnWait(SourceAttempt* attempt) {
-  if (attempt == nullptr || attempt->state == SourceState::kEnding) return;
+  if (attempt == nullptr) return;
+  Note(*attempt, SourceEvent::kWaitMessage);
+  if (attempt->state == SourceState::kEnding) return;
   if (attempt->state != SourceState::kReserving) return BadPeer("wait");
   attempt->state = SourceState::kWaiting;
   source_.host_.OnWaiting(attempt->id);
 }
 
 void SourceSession::OnRefused(SourceAttempt* attempt, Cause cause) {
-  if (attempt == nullptr || attempt->state == SourceState::kEnding) return;
+  if (attempt == nullptr) return;
+  Note(*attempt, SourceEvent::kRefusedMessage);
+  if (attempt->state == SourceState::kEnding) return;
   if (attempt->state != SourceState::kReserving && attempt->state != SourceState::kWaiting) {
     return BadPeer("refusal");
   }
@@ -170,7 +182,9 @@ void SourceSession::OnRefused(SourceAttempt* attempt, Cause cause) {
 }
 
 void SourceSession::OnRevoked(SourceAttempt* attempt, Cause cause) {
-  if (attempt == nullptr || attempt->state == SourceState::kEnding) return;
+  if (attempt == nullptr) return;
+  Note(*attempt, SourceEvent::kRevokedMessage);
+  if (attempt->state == SourceState::kEnding) return;
   switch (attempt->state) {
     case SourceState::kOpening:
       return Conclude(*attempt, Outcome::kRevoked, cause);
@@ -204,6 +218,7 @@ void SourceSession::ConnectData() {
 void SourceSession::OnConnected() {
   data_connected_ = true;
   for (SourceAttempt* attempt : Attempts()) {
+    Note(*attempt, SourceEvent::kDataConnected);
     if (attempt->state == SourceState::kOpening) Granted(*attempt);
   }
 }
@@ -221,11 +236,12 @@ void SourceSession::DropData() {
   data_connected_ = false;
   next_address_ = 0;
   for (SourceAttempt* attempt : Attempts()) {
+    Note(*attempt, SourceEvent::kDataEnded);
     switch (attempt->state) {
       case SourceState::kOpening:
       case SourceState::kGranted:
       case SourceState::kCommitting:
-        SendRelease(*attempt);
+        SendRelease(*attempt, worker::v1::CAUSE_PEER_LOST);
         Conclude(*attempt, Outcome::kPeerLost, worker::v1::CAUSE_PEER_LOST);
         break;
       case SourceState::kEnding:
@@ -244,9 +260,11 @@ void SourceSession::OnAcknowledged(const AttemptId& id, uint64_t bytes) {
 
 void SourceSession::OnCommitReply(const AttemptId& id, Cause cause) {
   SourceAttempt* const attempt = Find(id);
-  if (attempt == nullptr || attempt->state == SourceState::kEnding) return;
-  if (attempt->state != SourceState::kCommitting) return BadPeer("commit reply");
+  if (attempt == nullptr) return;
   const bool committed = cause == worker::v1::CAUSE_UNSPECIFIED;
+  Note(*attempt, committed ? SourceEvent::kCommitted : SourceEvent::kCommitRefused);
+  if (attempt->state == SourceState::kEnding) return;
+  if (attempt->state != SourceState::kCommitting) return BadPeer("commit reply");
   if (committed) {
     attempt->end.handoff = source_.executor_.Now() - attempt->last_ship;
     source_.OnCommitted(*attempt);
@@ -256,10 +274,16 @@ void SourceSession::OnCommitReply(const AttemptId& id, Cause cause) {
 
 void SourceSession::OnTransferClosed(const AttemptId& id) {
   SourceAttempt* const attempt = Find(id);
-  if (attempt != nullptr && attempt->state == SourceState::kEnding) source_.Finish(*attempt);
+  if (attempt == nullptr) return;
+  Note(*attempt, SourceEvent::kTransferClosed);
+  if (attempt->state == SourceState::kEnding) source_.Finish(*attempt);
 }
 
 // --- Inner workings.
+
+void SourceSession::Note(const SourceAttempt& attempt, SourceEvent event) const {
+  if (source_.options_.on_event) source_.options_.on_event(attempt.state, event);
+}
 
 SourceAttempt* SourceSession::Find(const AttemptId& id) {
   SourceAttempt* const attempt = source_.Find(id);
@@ -281,9 +305,10 @@ void SourceSession::SendReserve(SourceAttempt& attempt) {
   stream_->Send(std::move(message));
 }
 
-void SourceSession::SendRelease(const SourceAttempt& attempt) {
+void SourceSession::SendRelease(const SourceAttempt& attempt, Cause cause) {
   transfer::v1::SessionRequest message;
   proto::Set(attempt.id, *message.mutable_release()->mutable_attempt());
+  message.mutable_release()->set_cause(cause);
   stream_->Send(std::move(message));
 }
 
@@ -320,6 +345,7 @@ void SourceSession::End(Cause cause, absl::Status tell_sink) {
   const std::vector<SourceAttempt*> attempts = Attempts();
   source_.Forget(*this);  // a Reserve from within OnEnded opens a new session
   for (SourceAttempt* attempt : attempts) {
+    Note(*attempt, SourceEvent::kSessionEnded);
     if (attempt->state == SourceState::kEnding) {
       source_.Finish(*attempt);
     } else {

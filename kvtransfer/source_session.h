@@ -70,11 +70,12 @@ class SourceSession : private SourceStream::Listener, private DataConnection::Li
   void OnRefused(SourceAttempt* attempt, Cause cause);
   void OnRevoked(SourceAttempt* attempt, Cause cause);
 
+  void Note(const SourceAttempt& attempt, SourceEvent event) const;
   // A live attempt of this session.
   SourceAttempt* Find(const AttemptId& attempt);
   std::vector<SourceAttempt*> Attempts();
   void SendReserve(SourceAttempt& attempt);
-  void SendRelease(const SourceAttempt& attempt);
+  void SendRelease(const SourceAttempt& attempt, Cause cause);
   void Granted(SourceAttempt& attempt);
   void StartEnding(SourceAttempt& attempt, Outcome outcome, Cause cause);
   void Conclude(SourceAttempt& attempt, Outcome outcome, Cause cause);

@@ -25,7 +25,27 @@ kvtransfer::TransferSource::Options SourceOptions(const WorkerOptions& options) 
   out.layout = options.layout;
   out.heartbeat = options.heartbeat;
   out.lease = options.lease;
+  if (options.on_event) {
+    out.on_event = [hook = options.on_event](kvtransfer::SourceState state,
+                                             kvtransfer::SourceEvent event) {
+      hook("source", ToString(state), ToString(event));
+    };
+  }
   return out;
+}
+
+// What the end of a transfer is to an attempt in `state`.
+PrefillEvent EventOf(PrefillState state, Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kCommitted:
+      return PrefillEvent::kCommitted;
+    case Outcome::kReleased:
+      return PrefillEvent::kReleased;
+    case Outcome::kNotGranted:
+      return PrefillEvent::kNotGranted;
+    default:
+      return state < PrefillState::kRunning ? PrefillEvent::kNotGranted : PrefillEvent::kBroken;
+  }
 }
 
 }  // namespace
@@ -97,8 +117,11 @@ absl::Status PrefillRole::Submit(Submission submission) {
   const AttemptId id = state.attempt;
   auto attempt = std::make_unique<Attempt>(*this, std::move(submission));
   if (attempt->submission.deadline.has_value()) {
-    attempt->deadline = context_.executor.PostAt(
-        *attempt->submission.deadline, [this, id] { Finish(*attempts_.at(id), ExpiredEvent(id)); });
+    attempt->deadline = context_.executor.PostAt(*attempt->submission.deadline, [this, id] {
+      Attempt& expired = *attempts_.at(id);
+      Note(expired, PrefillEvent::kDeadline);
+      Finish(expired, ExpiredEvent(id));
+    });
   }
   attempt->claim =
       context_.room.Add({attempt->submission.admitted_at, std::move(wanted),
@@ -140,6 +163,7 @@ uint64_t PrefillRole::HeldByWaiting() const {
 
 void PrefillRole::OnRoom(const AttemptId& id, kv::BlockLease lease) {
   Attempt& attempt = *attempts_.at(id);
+  Note(attempt, PrefillEvent::kRoom);
   attempt.claim.reset();
   attempt.blocks = lease.blocks();
   attempt.oversize = HeldByWaiting() + attempt.blocks[0].size() > Quarter();
@@ -172,12 +196,14 @@ void PrefillRole::AskNextSink(Attempt& attempt) {
 
 void PrefillRole::OnPatienceOver(const AttemptId& id) {
   Attempt& attempt = *attempts_.at(id);
+  Note(attempt, PrefillEvent::kPatience);
   attempt.state = PrefillState::kLeaving;
   source_.Release(id);
 }
 
 void PrefillRole::OnWaiting(const AttemptId& id) {
   Attempt& attempt = *attempts_.at(id);
+  Note(attempt, PrefillEvent::kWaitAnswer);
   if (attempt.state != PrefillState::kReserving) return;
   attempt.state = PrefillState::kWaiting;
   context_.room.Poke();  // others may start meanwhile
@@ -185,6 +211,7 @@ void PrefillRole::OnWaiting(const AttemptId& id) {
 
 void PrefillRole::OnGranted(const AttemptId& id, const std::vector<uint32_t>& /*first_needed*/) {
   Attempt& attempt = *attempts_.at(id);
+  Note(attempt, PrefillEvent::kGranted);
   if (attempt.state != PrefillState::kReserving && attempt.state != PrefillState::kWaiting) return;
   attempt.patience.Cancel();
   const Time now = context_.executor.Now();
@@ -216,6 +243,7 @@ void PrefillRole::StartSequence(Attempt& attempt) {
 // Ships what this chunk completed of the layer: full blocks, and at the end of the prompt the last
 // one, whose unwritten slots are zero.
 void PrefillRole::OnLayerReady(Attempt& attempt, uint32_t layer, uint32_t tokens) {
+  Note(attempt, PrefillEvent::kLayerReady);
   const uint32_t block_size = context_.options.layout.block_size;
   const uint32_t done = tokens == attempt.prompt_tokens()
                             ? static_cast<uint32_t>(kv::BlocksFor(tokens, block_size))
@@ -234,12 +262,14 @@ void PrefillRole::OnLayerReady(Attempt& attempt, uint32_t layer, uint32_t tokens
 }
 
 void PrefillRole::OnFirstToken(Attempt& attempt, const engine::TokenEvent& event) {
+  const bool last = event.finish_reason != engine::FinishReason::kNone;
+  Note(attempt, last ? PrefillEvent::kFirstTokenEnds : PrefillEvent::kFirstToken);
   if (attempt.state != PrefillState::kRunning) return;
   const Time now = context_.executor.Now();
   v1::WorkerEvent out;
   *out.mutable_first_token()->mutable_token() = MakeToken(attempt.id(), event);
   out.mutable_first_token()->set_prefill_ns(static_cast<uint64_t>((now - attempt.started).count()));
-  if (event.finish_reason != engine::FinishReason::kNone) return Finish(attempt, std::move(out));
+  if (last) return Finish(attempt, std::move(out));
   context_.sessions.Emit(attempt.id().router, std::move(out));
   Commit(attempt, event);
 }
@@ -252,6 +282,7 @@ void PrefillRole::Commit(Attempt& attempt, const engine::TokenEvent& event) {
 }
 
 void PrefillRole::OnSequenceFailed(Attempt& attempt, const absl::Status& status) {
+  Note(attempt, PrefillEvent::kSequenceFailed);
   if (attempt.state == PrefillState::kCommitting) return;  // its token is out and its KV complete
   Finish(attempt, FailedEvent(attempt.id(), status, v1::CAUSE_INTERNAL));
 }
@@ -260,6 +291,7 @@ void PrefillRole::OnEnded(const AttemptId& id, const TransferEnd& end) {
   const auto found = attempts_.find(id);
   if (found == attempts_.end()) return;
   Attempt& attempt = *found->second;
+  Note(attempt, EventOf(attempt.state, end.outcome));
   attempt.patience.Cancel();
   switch (attempt.state) {
     case PrefillState::kReserving:
@@ -301,7 +333,9 @@ void PrefillRole::OnTransferOver(Attempt& attempt, const TransferEnd& end) {
 
 void PrefillRole::Cancel(const AttemptId& id) {
   const auto found = attempts_.find(id);
-  if (found != attempts_.end()) Finish(*found->second, std::nullopt);
+  if (found == attempts_.end()) return;
+  Note(*found->second, PrefillEvent::kCancel);
+  Finish(*found->second, std::nullopt);
 }
 
 void PrefillRole::DropRouter(const Epoch& router, v1::Cause /*cause*/) {
@@ -309,6 +343,7 @@ void PrefillRole::DropRouter(const Epoch& router, v1::Cause /*cause*/) {
   for (auto it = attempts_.lower_bound(first);
        it != attempts_.end() && it->first.router == router;) {
     Attempt& attempt = *(it++)->second;
+    Note(attempt, PrefillEvent::kRouterLost);
     Finish(attempt, std::nullopt);
   }
 }
@@ -337,6 +372,11 @@ void PrefillRole::Forget(const AttemptId& id) {
                     {{"request", id.ToString()}, {"state", ToString(attempt.state)}});
   context_.room.Poke();
   context_.sessions.Touch();
+}
+
+void PrefillRole::Note(const Attempt& attempt, PrefillEvent event) const {
+  const auto& hook = context_.options.on_event;
+  if (hook) hook("prefill", ToString(attempt.state), ToString(event));
 }
 
 QueueLoad PrefillRole::Queued() const {

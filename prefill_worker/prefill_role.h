@@ -44,6 +44,7 @@ class PrefillRole : public Role, private kvtransfer::TransferSource::Host {
 
  private:
   struct Attempt;
+  void Note(const Attempt& attempt, PrefillEvent event) const;
 
   // TransferSource::Host.
   void OnGranted(const AttemptId& id, const std::vector<uint32_t>& first_needed_block) override;

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,6 +50,11 @@ struct WorkerOptions {
   Duration lease = std::chrono::seconds(10);
   // How long a source lets one request look for room at its sinks, all of them together.
   Duration reserve_patience = std::chrono::seconds(5);
+
+  // For tests that count the cells of the state tables of "prefill", "decode", "source" and "sink";
+  // called before each move.
+  std::function<void(std::string_view machine, std::string_view state, std::string_view event)>
+      on_event;
 
   // INVALID_ARGUMENT naming the option.
   absl::Status Validate() const;
