@@ -1,0 +1,113 @@
+#include "tests/simulation/scenario.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "common/random.h"
+
+namespace baton::sim {
+
+namespace {
+
+using std::chrono::hours;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr uint32_t kContext = 256;
+
+template <typename T, size_t kSize>
+T Pick(Random& random, const T (&choices)[kSize]) {
+  return choices[random.Below(kSize)];
+}
+
+SimWorkerOptions MakeWorker(Random& random, bool prefill, size_t index, bool tight_pool) {
+  SimWorkerOptions worker;
+  worker.name = (prefill ? "prefill-" : "decode-") + std::to_string(index);
+  worker.prefill = prefill;
+  worker.step_tokens = Pick(random, {7u, 16u, 64u, 256u});
+  worker.max_running = Pick(random, {2u, 8u, 64u});
+  worker.step_cost = microseconds(200 + random.Below(3000));
+  worker.clock_offset = hours(random.Below(1000));
+  // A tight pool still fits every request: 12 blocks of 16 slots.
+  worker.blocks = tight_pool ? 12 + static_cast<uint32_t>(random.Below(8)) : 160;
+  // Too short for some queues: the source gives up and the router places again.
+  if (tight_pool) worker.reserve_patience = Pick(random, {milliseconds(20), milliseconds(5000)});
+  worker.seed = random.Next64();
+  return worker;
+}
+
+std::vector<TokenId> MakePrompt(Random& random) {
+  // Around multiples of the block size, where mistakes live, as often as anywhere.
+  const uint64_t blocks = random.Below(6) * 16;
+  const uint64_t length = random.Below(2) == 0 ? std::max<uint64_t>(1, blocks + random.Below(3)) - 1
+                                               : random.Below(110);
+  std::vector<TokenId> prompt;
+  for (uint64_t i = 0; i < std::max<uint64_t>(1, length); ++i) {
+    prompt.push_back(static_cast<TokenId>(random.Below(256)));
+  }
+  return prompt;
+}
+
+PlannedRequest MakeRequest(Random& random, size_t routers) {
+  PlannedRequest request;
+  request.router = random.Below(routers);
+  request.arrival = microseconds(random.Below(300'000));
+  DecoderState& state = request.state;
+  state.prompt = MakePrompt(random);
+  state.choices.resize(1);
+  state.sampling.seed = random.Next64();
+  state.stop.max_tokens = random.Below(8) == 0 ? 1 : 1 + static_cast<uint32_t>(random.Below(80));
+  state.stop.ignore_eos = random.Below(4) == 0;
+  if (random.Below(4) == 0) {
+    for (int i = 0; i < 6; ++i) {
+      state.stop.stop_token_ids.push_back(static_cast<TokenId>(random.Below(256)));
+    }
+  }
+  if (random.Below(4) == 0) {
+    state.stop.stop_strings.push_back(std::string(1, static_cast<char>('a' + random.Below(26))));
+  }
+  if (random.Below(4) == 0) request.cancel_after = microseconds(random.Below(250'000));
+  if (random.Below(5) == 0) request.deadline_after = microseconds(1 + random.Below(300'000));
+  return request;
+}
+
+}  // namespace
+
+Scenario MakeScenario(uint64_t seed, const ScenarioOptions& options) {
+  SeededRandom random(seed * 2 + 1);
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.tight_pool = seed % 3 == 0;
+  scenario.routers = 1 + random.Below(2);
+  if (options.prefill_workers) {
+    const size_t prefills = 2 + random.Below(2);
+    for (size_t i = 0; i < prefills; ++i) {
+      scenario.workers.push_back(MakeWorker(random, true, i, scenario.tight_pool));
+    }
+  }
+  const size_t decodes = 2 + random.Below(2);
+  for (size_t i = 0; i < decodes; ++i) {
+    scenario.workers.push_back(MakeWorker(random, false, i, scenario.tight_pool));
+  }
+  const size_t requests = 20 + random.Below(41);
+  for (size_t i = 0; i < requests; ++i) {
+    scenario.requests.push_back(MakeRequest(random, scenario.routers));
+  }
+  scenario.network.slow_every = Pick<uint64_t>(random, {0, 50, 400});
+  if (options.faults) {
+    scenario.damage_every = Pick<uint64_t>(random, {0, 100, 1000});
+    const size_t faults = 1 + random.Below(4);
+    for (size_t i = 0; i < faults; ++i) {
+      PlannedFault fault;
+      fault.worker = random.Below(scenario.workers.size());
+      fault.when = microseconds(random.Below(400'000));
+      if (random.Below(2) == 0) fault.restart = milliseconds(random.Below(800));
+      scenario.faults.push_back(fault);
+    }
+  }
+  return scenario;
+}
+
+}  // namespace baton::sim

@@ -1,0 +1,213 @@
+#include "tests/simulation/simulation.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "common/check.h"
+#include "tests/simulation/sim_client.h"
+
+namespace baton::sim {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kLimit = seconds(120);    // by then every request has ended
+constexpr Duration kForgotten = seconds(2);  // by then after an end nobody holds anything of it
+constexpr uint32_t kAttempts = 20;           // more than a router makes
+
+Logger MakeLog(bool verbose) {
+  if (!verbose) return Logger::Silent();
+  Logger::Options options;
+  options.min_level = LogLevel::kDebug;
+  return Logger(options);
+}
+
+}  // namespace
+
+Simulation::Simulation(const Scenario& scenario, CellCounts& cells, bool verbose)
+    : scenario_(scenario),
+      cells_(cells),
+      log_(MakeLog(verbose)),
+      network_(world_, scenario.seed, scenario.network),
+      data_([this](const auto& wire, Executor& to, std::string& bytes,
+                   std::function<void()> deliver) { Carry(wire, to, bytes, std::move(deliver)); }) {
+  if (verbose) {
+    network_.set_log([](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+  }
+}
+
+Simulation::~Simulation() = default;
+
+// Frames of one wire keep their order; all of a wire's connections share it.
+void Simulation::Carry(const kvtransfer::InProcessNetwork::Wire& wire, Executor& to,
+                       std::string& bytes, std::function<void()> deliver) {
+  Time& last = wires_[wire.from + ">" + wire.to];
+  last = std::max(last, network_.Arrival());
+  if (scenario_.damage_every > 0 && network_.random().Below(scenario_.damage_every) == 0) {
+    Damage(bytes);
+  }
+  network_.Trace("frame", wire.to, bytes);
+  network_.At(last, static_cast<SimExecutor&>(to), std::move(deliver));
+}
+
+// Flips a bit, or ends the connection.
+void Simulation::Damage(std::string& bytes) {
+  Random& random = network_.random();
+  if (bytes.empty() || random.Below(3) == 0) return bytes.clear();
+  bytes[random.Below(bytes.size())] ^= static_cast<char>(1 << random.Below(8));
+}
+
+SimWorker* Simulation::Find(const std::string& address) {
+  const auto found = workers_.find(address);
+  return found == workers_.end() ? nullptr : found->second.get();
+}
+
+void Simulation::StartWorker(size_t index) {
+  SimWorkerOptions options = scenario_.workers[index];
+  options.seed += dead_.size();  // another life, another epoch
+  SimWorker::Environment environment{
+      world_,
+      network_,
+      data_,
+      log_,
+      [this](const std::string& address) { return Find(address); },
+      [this](worker::WorkerOptions& worker) {
+        worker.on_event = [this](std::string_view machine, std::string_view state,
+                                 std::string_view event) { cells_.Add(machine, state, event); };
+      }};
+  workers_[options.name] = std::make_unique<SimWorker>(options, environment);
+}
+
+void Simulation::StartRouters() {
+  for (size_t i = 0; i < scenario_.routers; ++i) {
+    SimRouter::Options options;
+    options.name = "router-" + std::to_string(i);
+    for (const SimWorkerOptions& worker : scenario_.workers) options.workers.push_back(worker.name);
+    options.clock_offset = std::chrono::hours(7 * i);
+    options.seed = scenario_.seed * 16 + i;
+    options.on_transition = [this](router::RequestState state, router::FlowEvent event) {
+      cells_.Add("router", ToString(state), ToString(event));
+    };
+    routers_.push_back(
+        std::make_unique<SimRouter>(options, world_, network_, log_,
+                                    [this](const std::string& address) { return Find(address); }));
+  }
+}
+
+void Simulation::PlanRequests() {
+  for (size_t i = 0; i < scenario_.requests.size(); ++i) {
+    const PlannedRequest& plan = scenario_.requests[i];
+    SimRouter& router = *routers_[plan.router];
+    SimClient::Options options;
+    options.index = i;
+    options.plan = &plan;
+    options.tight_pool = scenario_.tight_pool;
+    options.faults = !scenario_.faults.empty();
+    options.damage = scenario_.damage_every > 0;
+    options.report = [this](const std::string& problem) { Report(problem); };
+    options.trace = [this](const std::string& kind, const std::string& text) {
+      network_.Trace(kind, "client", text);
+    };
+    options.on_end = [this, i] {
+      --open_;
+      world_.After(kForgotten, [this, i] { CheckForgotten(i); });
+    };
+    clients_.push_back(std::make_unique<SimClient>(std::move(options), router));
+    SimClient* const client = clients_.back().get();
+    // Sessions are open by then.
+    const Time arrival = world_.now() + milliseconds(600) + plan.arrival;
+    network_.At(arrival, router.executor(), [client] { client->Send(); });
+    if (plan.cancel_after.has_value()) {
+      network_.At(arrival + *plan.cancel_after, router.executor(), [client] { client->Cancel(); });
+    }
+  }
+  open_ = clients_.size();
+}
+
+void Simulation::PlanFaults() {
+  for (const PlannedFault& fault : scenario_.faults) {
+    world_.At(world_.now() + milliseconds(600) + fault.when, [this, fault] { Hurt(fault); });
+  }
+}
+
+void Simulation::Hurt(const PlannedFault& fault) {
+  const std::string& name = scenario_.workers[fault.worker].name;
+  const auto found = workers_.find(name);
+  if (found == workers_.end()) return;  // dead already
+  network_.Trace("fault", name, fault.restart.has_value() ? "dies" : "connections break");
+  network_.BreakAll(found->second->executor());
+  if (!fault.restart.has_value()) return;
+  found->second->Die();
+  dead_.push_back(std::move(found->second));
+  workers_.erase(found);
+  world_.After(*fault.restart, [this, index = fault.worker] { StartWorker(index); });
+}
+
+void Simulation::AfterEvent() {
+  for (const auto& [name, worker] : workers_) {
+    const absl::Status status = worker->pool().CheckIntegrity();
+    if (!status.ok()) return Report(name + ": " + std::string(status.message()));
+  }
+}
+
+void Simulation::CheckForgotten(size_t request) {
+  const SimClient& client = *clients_[request];
+  const Epoch epoch = routers_[scenario_.requests[request].router]->epoch();
+  for (const auto& [name, worker] : workers_) {
+    for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
+      if (worker->Has({epoch, client.number(), attempt})) {
+        Report(name + " still has " + client.ToString() + " two seconds after its end");
+      }
+    }
+  }
+}
+
+void Simulation::CheckIdle() {
+  for (const auto& [name, worker] : workers_) {
+    const absl::Status status = worker->CheckIdle();
+    if (!status.ok()) Report(std::string(status.message()));
+  }
+  for (const auto& router : routers_) {
+    if (router->core().live_requests() > 0) Report(router->executor().name() + " is not idle");
+  }
+}
+
+void Simulation::Report(const std::string& problem) {
+  if (result_.problem.empty()) {
+    result_.problem =
+        "at " + std::to_string(world_.now().time_since_epoch().count()) + " ns: " + problem;
+  }
+}
+
+SimulationResult Simulation::Run() {
+  for (size_t i = 0; i < scenario_.workers.size(); ++i) StartWorker(i);
+  StartRouters();
+  PlanRequests();
+  PlanFaults();
+  world_.set_after_event([this] { AfterEvent(); });
+  const bool ended = world_.RunUntilTrue([this] { return open_ == 0 || !result_.problem.empty(); },
+                                         world_.now() + kLimit);
+  for (const auto& client : clients_) {
+    if (!ended && !client->ended()) Report(client->ToString() + " never ended");
+    if (client->ended()) ++result_.ends[absl::StatusCodeToString(client->end().code())];
+    result_.tokens += client->tokens();
+  }
+  if (result_.problem.empty()) {
+    world_.RunFor(kForgotten + milliseconds(1));
+    CheckIdle();
+  }
+  result_.trace = network_.trace();
+  result_.events = world_.events_run();
+  return result_;
+}
+
+std::string ReplayCommand(const Scenario& scenario) {
+  return "bazel run //tests/simulation:simulate -- --seed=" + std::to_string(scenario.seed) +
+         " --verbose" + (scenario.faults.empty() ? "" : " --faults") +
+         (scenario.workers.front().prefill ? "" : " --unified");
+}
+
+}  // namespace baton::sim
