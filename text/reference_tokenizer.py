@@ -6,6 +6,7 @@ Lines, text in hexadecimal, ids separated by commas:
   ordinary TEXT IDS     encoded without special tokens
   special TEXT IDS      encoded with them
   decoded IDS TEXT      special tokens left out
+Among the ordinary ones are runs of 100,000 characters of one class, as many as LONG_RUNS has.
 """
 import random
 import struct
@@ -17,6 +18,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 # them, its regular expressions do not).
 UNICODE_17_NUMBERS = set(range(0x11DE0, 0x11DEA)) | set(range(0x16FF4, 0x16FF7))
 CONTROL, UNKNOWN = 3, 2
+LONG_RUNS = ["a", "語", ".", "1", " ", "\n", "ab", "é ", "👍"]
 
 
 def read_metadata(path):
@@ -110,6 +112,9 @@ def main():
         text = generate.text()
         print("ordinary", text.encode().hex(), joined(plain.encode(text).ids), sep="\t")
         print("special", text.encode().hex(), joined(special.encode(text).ids), sep="\t")
+    for unit in LONG_RUNS:
+        text = unit * 100_000
+        print("ordinary", text.encode().hex(), joined(plain.encode(text).ids), sep="\t")
     size = len(metadata["tokenizer.ggml.tokens"])
     for _ in range(id_lists):
         ids = [rng.randrange(size) if rng.randrange(3) else rng.randrange(300) for _ in range(rng.randrange(40))]

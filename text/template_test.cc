@@ -162,7 +162,7 @@ std::string Repeat(const std::string& unit, size_t times) {
 }
 
 TEST(ChatTemplate, NestingIsBoundedWhenParsed) {
-  const size_t deep = 100'000;
+  const size_t deep = 20'000;
   const std::string sources[] = {
       "{{ " + Repeat("(", deep) + "1" + Repeat(")", deep) + " }}",
       "{{ " + Repeat("[", deep) + Repeat("]", deep) + " }}",
@@ -223,6 +223,16 @@ TEST(ChatTemplate, StepsTextAndDepthAreBoundedWhenRendered) {
   const char* endless = "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}";
   EXPECT_EQ(Render(endless, OneMessage("x"), options).status().code(),
             absl::StatusCode::kFailedPrecondition);
+}
+
+// The deepest rendering the bounds allow: full nesting in each of the nested macros.
+TEST(ChatTemplate, TheDeepestRenderingFitsTheStack) {
+  const std::string source = "{% macro f(x) %}" + Repeat("{% if 1 %}", 90) + "{{ " +
+                             Repeat("not ", 60) + Repeat("[", 8) + "f(x)" + Repeat("]", 8) + " }}" +
+                             Repeat("{% endif %}", 90) + "{% endmacro %}{{ f(1) }}";
+  const auto status = Render(source, OneMessage("x")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("macros nested deeper"), std::string::npos) << status;
 }
 
 TEST(ChatTemplate, TenThousandMessagesRenderInStepsThatGrowWithThem) {

@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<Expr>> ExpressionParser::Make(Kind kind, int line
   for (const ExprPtr& part : parts) deepen(part);
   for (const ExprPtr& argument : arguments.positional) deepen(argument);
   for (const auto& argument : arguments.named) deepen(argument.second);
-  if (expr->depth > kMaxDepth) return tokens_.Unsupported("nesting deeper than", "100 levels");
+  if (expr->depth > kMaxDepth) return tokens_.TooDeep();
   expr->kind = kind;
   expr->line = line;
   expr->name = std::move(name);
@@ -80,7 +80,7 @@ absl::StatusOr<ExprPtr> ExpressionParser::ParseTuple() {
 
 absl::StatusOr<ExprPtr> ExpressionParser::ParseExpression() {
   const Nested nested(&nesting_);
-  if (nesting_ > kMaxDepth) return tokens_.Unsupported("nesting deeper than", "100 levels");
+  if (nesting_ > kMaxDepth) return tokens_.TooDeep();
   const int line = tokens_.line();
   BATON_ASSIGN_OR_RETURN(ExprPtr value, ParseOr());
   while (tokens_.SkipName("if")) {
@@ -120,7 +120,7 @@ absl::StatusOr<ExprPtr> ExpressionParser::ParseAnd() {
 
 absl::StatusOr<ExprPtr> ExpressionParser::ParseNot() {
   const Nested nested(&nesting_);
-  if (nesting_ > kMaxDepth) return tokens_.Unsupported("nesting deeper than", "100 levels");
+  if (nesting_ > kMaxDepth) return tokens_.TooDeep();
   const int line = tokens_.line();
   if (!tokens_.SkipName("not")) return ParseCompare();
   BATON_ASSIGN_OR_RETURN(ExprPtr operand, ParseNot());
@@ -191,7 +191,7 @@ absl::StatusOr<ExprPtr> ExpressionParser::ParseUnary() { return ParseSigned(true
 
 absl::StatusOr<ExprPtr> ExpressionParser::ParseSigned(bool with_filters) {
   const Nested nested(&nesting_);
-  if (nesting_ > kMaxDepth) return tokens_.Unsupported("nesting deeper than", "100 levels");
+  if (nesting_ > kMaxDepth) return tokens_.TooDeep();
   const int line = tokens_.line();
   ExprPtr operand;
   if (tokens_.AtOperator("-") || tokens_.AtOperator("+")) {

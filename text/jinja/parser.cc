@@ -61,7 +61,7 @@ class Parser {
 };
 
 absl::StatusOr<Body> Parser::ParseBody(const std::vector<std::string>& ends) {
-  if (++nesting_ > kMaxDepth) return tokens_.Unsupported("nesting deeper than", "100 levels");
+  if (++nesting_ > kMaxDepth) return tokens_.TooDeep();
   Body body;
   for (;;) {
     if (tokens_.At(TokenKind::kEnd)) {

@@ -60,6 +60,9 @@ class TokenStream {
     return TemplateError(line(),
                          std::string(what) + " '" + std::string(name) + "' is not supported");
   }
+  absl::Status TooDeep() const {
+    return TemplateError(line(), "nesting this deep is not supported");
+  }
 
  private:
   bool Skip() {
