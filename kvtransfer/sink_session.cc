@@ -1,5 +1,6 @@
 #include "kvtransfer/sink_session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kvtransfer/session_status.h"
@@ -124,7 +125,9 @@ void SinkSession::Heartbeat() {
   transfer::v1::SessionResponse message;
   message.mutable_heartbeat();
   stream_->Send(std::move(message));
-  heartbeat_timer_ = sink_.executor_.PostAfter(sink_.options_.heartbeat, [this] { Heartbeat(); });
+  // A source is likely to have the same lease.
+  const Duration interval = std::min(sink_.options_.heartbeat, sink_.options_.lease / 4);
+  heartbeat_timer_ = sink_.executor_.PostAfter(interval, [this] { Heartbeat(); });
 }
 
 void SinkSession::WatchSilence() {
