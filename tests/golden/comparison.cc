@@ -9,8 +9,9 @@ namespace baton::golden {
 std::string Comparison::ToString() const {
   std::ostringstream out;
   out << positions << " positions: greedy choice differs in " << mismatches << ", in "
-      << clear_mismatches << " of " << clear_positions << " clear ones; largest difference of a "
-      << "logit " << worst_logit << "; mean KL " << MeanKl();
+      << clear_mismatches << " of " << clear_positions << " clear ones (widest margin "
+      << widest_mismatch << "); largest difference of a logit " << worst_logit << "; mean KL "
+      << MeanKl();
   return out.str();
 }
 
@@ -19,6 +20,7 @@ void Compare(const ExpectedStep& expected, const std::vector<double>& logits, Co
   const bool differs = ArgMax(logits) != expected.top[0].first;
   ++total.positions;
   total.mismatches += differs ? 1 : 0;
+  if (differs) total.widest_mismatch = std::max(total.widest_mismatch, expected.Margin());
   total.clear_positions += clear ? 1 : 0;
   total.clear_mismatches += clear && differs ? 1 : 0;
   total.kl_sum += NineOutcomeKl(expected, logits);

@@ -17,6 +17,7 @@ struct Comparison {
   size_t clear_positions = 0;   // the oracle's margin is above kClearMargin
   size_t clear_mismatches = 0;  // of these, another greedy choice
   size_t mismatches = 0;        // of all positions
+  double widest_mismatch = 0;   // the oracle's largest margin at a mismatch
   double worst_logit = 0;       // largest difference of a listed logit or logsumexp
   double kl_sum = 0;            // over nine outcomes
 
