@@ -59,7 +59,7 @@ class Packer {
                            Raw(prefix + "attn_k.weight", config_.KvWidth(), width));
     BATON_ASSIGN_OR_RETURN(const RawTensor v,
                            Raw(prefix + "attn_v.weight", config_.KvWidth(), width));
-    return backend_.Pack(std::array{q, k, v}, PartOrder::kConcatenated);
+    return backend_.Pack(std::array{q, k, v}, PartOrder::kQueryKeyValue);
   }
 
   absl::StatusOr<Weight> GateUp(const std::string& prefix) {

@@ -43,12 +43,15 @@ void CpuActivation::SetForms(Forms forms) {
   const size_t values = size_t{max_rows()} * cols();
   const size_t scales = size_t{max_rows()} * blocks();
   if ((forms & (kInt8 | kInt16)) != 0) BATON_CHECK(cols() % kBlock == 0);
+  if ((forms & kResidual) != 0) BATON_CHECK((forms & kInt8) != 0);
   if ((forms & kFloat) != 0 && values_.empty()) values_ = AlignedArray<float>(values);
-  if ((forms & kInt8) != 0 && int8_.q.empty()) {
-    int8_.q = AlignedArray<int8_t>(values);
-    int8_.scale = AlignedArray<float>(scales);
-    int8_.scaled_sum = AlignedArray<float>(scales);
-  }
+  const auto take_int8 = [&](QuantizedStore<int8_t>& store) {
+    store.q = AlignedArray<int8_t>(values);
+    store.scale = AlignedArray<float>(scales);
+    store.scaled_sum = AlignedArray<float>(scales);
+  };
+  if ((forms & kInt8) != 0 && int8_.q.empty()) take_int8(int8_);
+  if ((forms & kResidual) != 0 && residual_.q.empty()) take_int8(residual_);
   if ((forms & kInt16) != 0 && int16_.q.empty()) {
     int16_.q = AlignedArray<int16_t>(values);
     int16_.scale = AlignedArray<float>(scales);
@@ -58,6 +61,10 @@ void CpuActivation::SetForms(Forms forms) {
 
 QuantizedRows<int8_t> CpuActivation::int8_rows(uint32_t first_row) const {
   return View(int8_, first_row, blocks());
+}
+
+QuantizedRows<int8_t> CpuActivation::residual_rows(uint32_t first_row) const {
+  return View(residual_, first_row, blocks());
 }
 
 QuantizedRows<int16_t> CpuActivation::int16_rows(uint32_t first_row) const {
@@ -79,6 +86,27 @@ void CpuActivation::Quantize(const Tier& tier, const float* x, size_t x_stride, 
   if ((forms_ & kInt16) != 0) {
     run(Target(int16_, first_row, first_block, blocks()), tier.quantize_int16);
   }
+  if ((forms_ & kResidual) != 0) {
+    for (uint32_t r = 0; r < rows; ++r) {
+      QuantizeResidual(tier, x + r * x_stride, first_row + r, first_block, count);
+    }
+  }
+}
+
+void CpuActivation::QuantizeResidual(const Tier& tier, const float* x, uint32_t row,
+                                     uint32_t first_block, uint32_t count) {
+  const QuantizedRows<int8_t> coarse = int8_rows(row);
+  std::vector<float> left(size_t{count} * kBlock);
+  for (size_t i = 0; i < left.size(); ++i) {
+    const size_t k = size_t{first_block} * kBlock + i;
+    left[i] = x[i] - coarse.scale[k / kBlock] * static_cast<float>(coarse.q[k]);
+  }
+  auto target = Target(residual_, row, first_block, blocks());
+  target.x = left.data();
+  target.x_stride = left.size();
+  target.rows = 1;
+  target.blocks = count;
+  tier.quantize_int8(target);
 }
 
 std::vector<double> CpuActivation::Read(uint32_t row) const {

@@ -13,7 +13,8 @@
 namespace baton::kernels::cpu {
 
 // A set of the forms in which a weight can want its input.
-enum Form : uint32_t { kFloat = 1, kInt8 = 2, kInt16 = 4 };
+// kResidual, with kInt8: what int8 left over, as int8 again.
+enum Form : uint32_t { kFloat = 1, kInt8 = 2, kInt16 = 4, kResidual = 8 };
 using Forms = uint32_t;
 
 // Zeroed, on a cache line of its own, so that threads that write neighbouring columns of a row
@@ -58,6 +59,7 @@ class CpuActivation final : public Activation {
   const float* values(uint32_t row) const { return values_.get() + size_t{row} * cols(); }
 
   QuantizedRows<int8_t> int8_rows(uint32_t first_row) const;
+  QuantizedRows<int8_t> residual_rows(uint32_t first_row) const;
   QuantizedRows<int16_t> int16_rows(uint32_t first_row) const;
 
   // Quantises x [rows, 32 * blocks] into columns from 32 * first_block on, into every quantised
@@ -68,9 +70,13 @@ class CpuActivation final : public Activation {
   std::vector<double> Read(uint32_t row) const;
 
  private:
+  void QuantizeResidual(const Tier& tier, const float* x, uint32_t row, uint32_t first_block,
+                        uint32_t count);
+
   Forms forms_ = 0;
   AlignedArray<float> values_;
   QuantizedStore<int8_t> int8_;
+  QuantizedStore<int8_t> residual_;
   QuantizedStore<int16_t> int16_;
 };
 

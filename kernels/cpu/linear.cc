@@ -71,8 +71,11 @@ void PanelTimes(const Tier& tier, const WeightPart& part, uint32_t panel, const 
     case TensorType::kF16:
       return DensePanelTimes(tier.dense_half, data, in, rows, target);
     case TensorType::kQ4_1:
-      return QuantizedPanelTimes(tier.linear_q4_1, data, in.int8_rows(rows.first), in.blocks(),
-                                 rows.count, target);
+      QuantizedPanelTimes(tier.linear_q4_1, data, in.int8_rows(rows.first), in.blocks(), rows.count,
+                          target);
+      if (!part.fine_input) return;
+      return QuantizedPanelTimes(tier.linear_q4_1, data, in.residual_rows(rows.first), in.blocks(),
+                                 rows.count, {target.out, target.stride, true});
     case TensorType::kQ8_0:
       return QuantizedPanelTimes(tier.linear_q8_0, data, in.int16_rows(rows.first), in.blocks(),
                                  rows.count, target);

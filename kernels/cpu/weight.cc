@@ -185,6 +185,7 @@ absl::StatusOr<std::unique_ptr<CpuWeight>> CpuWeight::Pack(std::span<const RawTe
   uint32_t first_output = 0;
   for (const RawTensor& tensor : tensors) {
     BATON_ASSIGN_OR_RETURN(WeightPart part, PackPart(tensor, first_output, memory, pool));
+    part.fine_input = order == PartOrder::kQueryKeyValue && part.type == TensorType::kQ4_1;
     weight->parts_.push_back(part);
     if (!gate_up) first_output += part.rows;
   }
@@ -193,7 +194,10 @@ absl::StatusOr<std::unique_ptr<CpuWeight>> CpuWeight::Pack(std::span<const RawTe
 
 Forms CpuWeight::input_forms() const {
   Forms forms = 0;
-  for (const WeightPart& part : parts_) forms |= FormOf(part.type);
+  for (const WeightPart& part : parts_) {
+    forms |= FormOf(part.type);
+    if (part.fine_input) forms |= kResidual;
+  }
   return forms;
 }
 

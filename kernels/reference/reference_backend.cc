@@ -158,7 +158,7 @@ class ReferenceBackend : public Backend {
 
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(std::span<const RawTensor> parts,
                                                      PartOrder order) override {
-    BATON_CHECK(!parts.empty() && (order == PartOrder::kConcatenated || parts.size() == 2));
+    BATON_CHECK(!parts.empty() && (order != PartOrder::kGateUp || parts.size() == 2));
     uint64_t rows = 0;
     for (const RawTensor& part : parts) {
       BATON_RETURN_IF_ERROR(CheckTensor(part));
