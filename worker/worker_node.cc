@@ -22,6 +22,21 @@ EventLoop::Options LoopOptions(MetricsRegistry& metrics) {
   return options;
 }
 
+// Has the kernel give all of it now: the first request does not pay for it, and a machine that is
+// too small says so at the start.
+void TouchEveryPage(kv::KvArena& arena) {
+  constexpr size_t kPageBytes = 4096;
+  const kv::KvLayout& layout = arena.layout();
+  for (uint32_t layer = 0; layer < layout.layers.size(); ++layer) {
+    for (uint32_t part = 0; part < layout.layers[layer].arenas.size(); ++part) {
+      volatile std::byte* const base = arena.Piece(layer, part, 0).data();
+      const size_t bytes =
+          arena.blocks(layout.layers[layer].group) * layout.PieceBytes(layer, part);
+      for (size_t at = 0; at < bytes; at += kPageBytes) base[at] = std::byte{0};
+    }
+  }
+}
+
 bool Uses(const std::string& transport, const char* scheme) {
   return transport == "auto" || transport == scheme;
 }
@@ -84,6 +99,7 @@ absl::Status WorkerNode::MakeArena() {
   // Only a source shows its memory to others.
   options.shareable = options_.worker.role == v1::ROLE_PREFILL && Uses(options_.transport, "shm");
   BATON_ASSIGN_OR_RETURN(arena_, kv::KvArena::Create(model_.layout, options));
+  TouchEveryPage(*arena_);
   return absl::OkStatus();
 }
 
