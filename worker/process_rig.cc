@@ -77,6 +77,15 @@ std::string HttpGet(const std::string& address, const std::string& path) {
   return text;
 }
 
+// Kept for ever: gRPC joins its callback threads when the last channel of the process goes, and
+// that must not happen in a callback of one of them.
+v1::WorkerService::Stub* KeptStub(const std::string& address) {
+  static auto* const kept = new std::vector<std::unique_ptr<v1::WorkerService::Stub>>;
+  kept->push_back(
+      v1::WorkerService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())));
+  return kept->back().get();
+}
+
 }  // namespace
 
 WorkerProcess::WorkerProcess(const std::string& role, const std::vector<std::string>& args)
@@ -133,9 +142,7 @@ double WorkerProcess::Metric(const std::string& sample) const {
 }
 
 ProcessRouter::ProcessRouter(const WorkerProcess& worker, const Epoch& router)
-    : router_(router), loop_({}) {
-  stub_ = v1::WorkerService::NewStub(
-      grpc::CreateChannel(worker.listen(), grpc::InsecureChannelCredentials()));
+    : router_(router), stub_(KeptStub(worker.listen())), loop_({}) {
   loop_.Start();
   loop_.Post([this] {
     stream_ = rpc::OpenStream<v1::SessionRequest, v1::SessionResponse>(

@@ -79,9 +79,9 @@ class ProcessRouter : private Stream<v1::SessionRequest, v1::SessionResponse>::L
   void Beat();
 
   const Epoch router_;
+  v1::WorkerService::Stub* const stub_;
   uint64_t submits_ = 0;
   v1::WorkerHello hello_;
-  std::unique_ptr<v1::WorkerService::Stub> stub_;
   EventLoop loop_;
   std::unique_ptr<Stream<v1::SessionRequest, v1::SessionResponse>> stream_;  // loop's thread
   TimerHandle beat_;                                                         // loop's thread
