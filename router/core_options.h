@@ -51,6 +51,9 @@ struct CoreOptions {
   // Pause before a request is placed again after a refusal; doubles per attempt up to the second.
   Duration retry_min = std::chrono::milliseconds(20);
   Duration retry_max = std::chrono::seconds(1);
+  // The end of a request waits so long for the source's report of its handoff, when tokens came
+  // faster.
+  Duration handoff_report_patience = std::chrono::milliseconds(100);
   // Sinks named in one Submit.
   size_t max_sinks = 3;
   // Used when the request has no max_tokens; the context may leave less.

@@ -54,6 +54,7 @@ PlacementRequest RequestFlow::placement_request() const {
 }
 
 void RequestFlow::Submit(const Placement& placement) {
+  handed_off_ = false;
   Attempt attempt;
   attempt.number = attempt_.number + 1;
   attempt.live = true;
@@ -250,8 +251,10 @@ void RequestFlow::NoteFirstToken(Time now) {
 
 void RequestFlow::OnHandedOff(const worker::v1::HandedOff& handed_off) {
   summary_.timings.handoff = std::chrono::nanoseconds(handed_off.handoff_ns());
+  handed_off_ = true;
   host_.LearnKvBytes(static_cast<double>(handed_off.bytes()) /
                      static_cast<double>(spec_.prompt.size()));
+  if (state_ == RequestState::kFinished) TellEnd(absl::OkStatus());
 }
 
 void RequestFlow::OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::Status& status) {
@@ -339,6 +342,16 @@ void RequestFlow::CancelAttempt() {
 
 void RequestFlow::Finish(const absl::Status& status) {
   deadline_.Cancel();
+  attempt_.prompt.Release();
+  attempt_.stream.Release();
+  if (!status.ok() || !AwaitsHandoffReport()) return TellEnd(status);
+  // The client has every token already.
+  report_timer_ = context_.executor.PostAfter(context_.options.handoff_report_patience,
+                                              [this] { TellEnd(absl::OkStatus()); });
+}
+
+void RequestFlow::TellEnd(const absl::Status& status) {
+  report_timer_.Cancel();
   summary_.completion_tokens = static_cast<uint32_t>(delivered_.size());
   RequestTimings& t = summary_.timings;
   t.total = context_.executor.Now() - spec_.arrived;
@@ -352,8 +365,6 @@ void RequestFlow::Finish(const absl::Status& status) {
   if (status.ok()) {
     // Whoever sampled the last token has let go of everything.
     attempt_.live = false;
-    attempt_.prompt.Release();
-    attempt_.stream.Release();
   } else {
     CancelAttempt();
   }

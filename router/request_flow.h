@@ -81,7 +81,7 @@ class RequestFlow {
   bool ended() const {
     return state_ == RequestState::kFinished || state_ == RequestState::kFailed;
   }
-  // False between two attempts.
+  // False between two attempts and after the observer was told.
   bool attempt_live() const { return attempt_.live; }
   AttemptId attempt_id() const { return {context_.options.epoch, number_, attempt_.number}; }
 
@@ -131,7 +131,13 @@ class RequestFlow {
   void Retry(const absl::Status& why);
   // Tells every worker of the attempt to let go.
   void CancelAttempt();
+  // The only end: directly, or for a success after the last report of its source.
   void Finish(const absl::Status& status);
+  void TellEnd(const absl::Status& status);
+  bool AwaitsHandoffReport() const {
+    return attempt_.source.has_value() && delivered_.size() > 1 && !handed_off_ &&
+           context_.links[*attempt_.source]->view().ready;
+  }
   void NoteFirstToken(Time now);
   void Account(const absl::Status& status) const;
   bool FromSource(size_t worker) const { return attempt_.source == worker; }
@@ -151,6 +157,8 @@ class RequestFlow {
   Time last_token_;
   RequestSummary summary_;
   TimerHandle deadline_;
+  bool handed_off_ = false;
+  TimerHandle report_timer_;
 };
 
 }  // namespace baton::router

@@ -272,7 +272,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     const auto found = flows_.find(id.request);
     if (found == flows_.end()) return nullptr;
     RequestFlow& flow = *found->second;
-    return !flow.ended() && flow.attempt_live() && flow.attempt_id() == id ? &flow : nullptr;
+    return flow.attempt_live() && flow.attempt_id() == id ? &flow : nullptr;
   }
 
   // A worker that works for an attempt that has ended is told so.

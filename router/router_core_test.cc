@@ -35,12 +35,31 @@ TEST_F(SplitTest, TokensCrossOnceInOrderAndTheRequestEndsOnce) {
   EXPECT_EQ(core_->live_requests(), 0u);
 }
 
+TEST_F(SplitTest, TheEndWaitsShortlyForTheReportOfTheHandoff) {
+  for (const bool reported : {true, false}) {
+    Seen seen;
+    RunToFirstToken(seen);
+    const AttemptId id = p_->last_attempt();
+    d_->Token(id, 20, 100);
+    d_->Token(id, 21, 101, true);
+    Run();
+    EXPECT_EQ(seen.tokens.size(), 2u);
+    EXPECT_EQ(seen.ends, 0);
+    if (reported) p_->HandedOff(id, milliseconds(7), 4096);
+    Run(reported ? milliseconds(10) : milliseconds(100));
+    EXPECT_EQ(seen.ends, 1);
+    EXPECT_TRUE(seen.status.ok());
+    EXPECT_EQ(seen.summary.timings.handoff, milliseconds(reported ? 7 : 0));
+    EXPECT_EQ(core_->live_requests(), 0u);
+  }
+}
+
 TEST_F(SplitTest, TheStagesOfTheFirstTokenAddUp) {
   Seen seen;
   RunToFirstToken(seen);
   d_->Token(p_->last_attempt(), 20, 100);
   d_->Token(p_->last_attempt(), 21, 101, true);
-  Run();
+  Run(milliseconds(200));
   const RequestTimings& t = seen.summary.timings;
   EXPECT_GT(t.time_to_first_token, Duration{0});
   EXPECT_EQ(t.time_to_first_token, t.queue + t.route + t.reserve_wait + t.prefill);
@@ -69,7 +88,7 @@ TEST_F(SplitTest, ASinkThatOvertakesTheSourceIsBelievedAndTheSourceMayRepeat) {
   Run();
   p_->FirstToken(id, 20, 100);
   d_->Token(id, 22, 102, true);
-  Run();
+  Run(milliseconds(200));
   EXPECT_EQ(seen.tokens, std::vector<TokenId>({100, 101, 102}));
   EXPECT_TRUE(seen.status.ok());
 }
@@ -180,7 +199,7 @@ TEST_F(SplitTest, ARevokedReservationIsReplayedWithoutRepeatingTokens) {
   EXPECT_EQ(seen.tokens, std::vector<TokenId>({100}));
   d_->Token(p_->last_attempt(), 20, 100);
   d_->Token(p_->last_attempt(), 21, 101, true);
-  Run();
+  Run(milliseconds(200));
   EXPECT_EQ(seen.tokens, std::vector<TokenId>({100, 101}));
   EXPECT_TRUE(seen.status.ok());
 }
