@@ -79,17 +79,12 @@ absl::StatusOr<bool> ShmReader::Receive(int socket) {
   return true;
 }
 
-absl::Status ShmReader::ReadSome(int socket, ReceiveConnection& connection) {
-  while (true) {
-    BATON_ASSIGN_OR_RETURN(const bool more, Receive(socket));
-    if (!more) return absl::OkStatus();
-    while (true) {
-      const uint32_t max_body = connection.greeted() ? kMaxBodyBytes : 64;
-      BATON_ASSIGN_OR_RETURN(const auto frame, buffer_.Next(max_body));
-      if (!frame.has_value()) break;
-      BATON_RETURN_IF_ERROR(Handle(*frame, connection));
-    }
-  }
+absl::StatusOr<bool> ShmReader::ReadSome(int socket, ReceiveConnection& connection) {
+  const uint32_t max_body = connection.greeted() ? kMaxBodyBytes : 64;
+  BATON_ASSIGN_OR_RETURN(const auto frame, buffer_.Next(max_body));
+  if (!frame.has_value()) return Receive(socket);
+  BATON_RETURN_IF_ERROR(Handle(*frame, connection));
+  return true;
 }
 
 absl::Status ShmReader::Handle(const FrameBuffer::Whole& frame, ReceiveConnection& connection) {

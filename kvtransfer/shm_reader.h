@@ -41,7 +41,7 @@ class ShmReader : public FrameReader {
   // The sink's layout; equal to the source's (the session compared fingerprints).
   explicit ShmReader(const kv::KvLayout& layout) : layout_(layout) {}
 
-  absl::Status ReadSome(int socket, ReceiveConnection& connection) override;
+  absl::StatusOr<bool> ReadSome(int socket, ReceiveConnection& connection) override;
 
  private:
   absl::StatusOr<bool> Receive(int socket);

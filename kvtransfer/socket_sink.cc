@@ -46,13 +46,17 @@ class SocketSink {
   }
 
   absl::Status Serve(ReceiveConnection& connection) {
+    bool more = false;
     while (!stop_) {
       const Duration timeout = connection.greeted() ? kForever : kHelloTimeout;
-      const Ready ready = WaitReady(socket_.get(), !outbox_.empty(), wakeup_, timeout);
+      const Ready ready =
+          more ? Ready{true, false} : WaitReady(socket_.get(), !outbox_.empty(), wakeup_, timeout);
       if (!ready.socket && !ready.woken && !connection.greeted()) {
         return absl::InvalidArgumentError("no hello");
       }
-      if (ready.socket) BATON_RETURN_IF_ERROR(reader_->ReadSome(socket_.get(), connection));
+      if (ready.socket) {
+        BATON_ASSIGN_OR_RETURN(more, reader_->ReadSome(socket_.get(), connection));
+      }
       if (connection.ended()) return absl::UnavailableError("the source is gone");
       outbox_ += connection.TakeOutbox();
       BATON_RETURN_IF_ERROR(WriteOutbox());

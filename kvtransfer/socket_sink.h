@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kvtransfer/receive_connection.h"
 #include "kvtransfer/socket.h"
 #include "kvtransfer/transport.h"
@@ -23,9 +24,10 @@ namespace baton::kvtransfer {
 class FrameReader {
  public:
   virtual ~FrameReader() = default;
-  // Reads until the socket has no more (OK). An error, UNAVAILABLE at the end of the stream, ends
-  // the connection.
-  virtual absl::Status ReadSome(int socket, ReceiveConnection& connection) = 0;
+  // Handles a piece or a few other frames, so that credits leave while more comes. False: the
+  // socket has no more at the moment. An error, UNAVAILABLE at the end of the stream, ends the
+  // connection.
+  virtual absl::StatusOr<bool> ReadSome(int socket, ReceiveConnection& connection) = 0;
 };
 
 class SocketSink;

@@ -17,6 +17,7 @@ namespace baton::kvtransfer {
 namespace {
 
 constexpr size_t kMaxParts = 512;
+constexpr int kStepsAtOnce = 4;
 constexpr size_t kReadAtOnce = size_t{256} << 10;
 
 // The result of a read that found nothing: false to wait, or the connection's end.
@@ -29,11 +30,12 @@ absl::StatusOr<bool> NothingRead(ssize_t n) {
 
 }  // namespace
 
-absl::Status TcpReader::ReadSome(int socket, ReceiveConnection& connection) {
-  while (true) {
+absl::StatusOr<bool> TcpReader::ReadSome(int socket, ReceiveConnection& connection) {
+  for (int step = 0; step < kStepsAtOnce; ++step) {
     BATON_ASSIGN_OR_RETURN(const bool more, Step(socket, connection));
-    if (!more) return absl::OkStatus();
+    if (!more) return false;
   }
+  return true;
 }
 
 absl::StatusOr<bool> TcpReader::More(int socket, size_t bytes) {

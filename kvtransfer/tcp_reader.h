@@ -16,7 +16,7 @@ namespace baton::kvtransfer {
 
 class TcpReader : public FrameReader {
  public:
-  absl::Status ReadSome(int socket, ReceiveConnection& connection) override;
+  absl::StatusOr<bool> ReadSome(int socket, ReceiveConnection& connection) override;
 
  private:
   // A piece whose head has come.
