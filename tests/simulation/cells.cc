@@ -69,7 +69,7 @@ const std::vector<CellTable>& CellTables() {
       {"decode",
        {"Queued", "Granted", "Generating", "Kept", "Quiescing"},
        {
-           {"Reserve", "-----"},
+           {"Reserve", "uuuuu"},
            {"Room", "s----"},
            {"Commit", "-s---"},
            {"BadCommit", "-u---"},

@@ -35,5 +35,4 @@ def planted_defect(name, src, find, replace, arguments, deps):
         srcs = ["defect_test.sh"],
         args = ["$(location :%s)" % name] + arguments,
         data = [":" + name],
-        tags = ["manual"],
     )

@@ -57,6 +57,7 @@ class SimWorker {
     const Logger& log;
     Directory directory;
     std::function<void(worker::WorkerOptions&)> adjust;  // optional: hooks of tests
+    std::function<void(const engine::Step&)> on_step;    // optional: told when a step starts
   };
   SimWorker(const SimWorkerOptions& options, const Environment& environment);
   ~SimWorker();
@@ -73,6 +74,9 @@ class SimWorker {
   worker::WorkerCore& core() { return *core_; }
   worker::PrefillRole* prefill() { return prefill_.get(); }
   worker::DecodeRole* decode() { return decode_.get(); }
+
+  // Of a sink: bytes of KV that have landed in its blocks.
+  uint64_t landed_bytes() const { return table_->landed_bytes(); }
 
   // Whether anything of this attempt is here.
   bool Has(const AttemptId& attempt) const;

@@ -77,7 +77,8 @@ void Simulation::StartWorker(size_t index) {
       [this](worker::WorkerOptions& worker) {
         worker.on_event = [this](std::string_view machine, std::string_view state,
                                  std::string_view event) { cells_.Add(machine, state, event); };
-      }};
+      },
+      nullptr};
   workers_[options.name] = std::make_unique<SimWorker>(options, environment);
 }
 

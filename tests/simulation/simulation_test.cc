@@ -1,5 +1,4 @@
-// Many seeded runs of a whole cluster in one thread; see docs/threading.md and simulation.h for
-// what is checked after every event.
+// Many seeded runs of a whole cluster in one thread, checked after every event (simulation.cc).
 #include "tests/simulation/simulation.h"
 
 #include <cstdint>
