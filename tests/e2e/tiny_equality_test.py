@@ -11,7 +11,7 @@ from cluster import Cluster, main, tiny_model
 
 SEED = 20240613
 BLOCK = 16
-VOCAB = 320
+VOCAB = 256  # ids that every tiny model has
 CHUNKS = (1, 7, 16, 64, 256)  # the last holds any prompt here whole
 TRANSPORTS = ("shm", "tcp")
 CROWD = 17
