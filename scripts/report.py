@@ -9,6 +9,7 @@ nothing passed.
 """
 import argparse
 import json
+import os
 import sys
 import urllib.parse
 import xml.etree.ElementTree as ET
@@ -46,6 +47,9 @@ class Counts:
 
     def add_events(self, path, exit_status, interrupted_ok):
         before = len(self.failed)
+        if not os.path.exists(path):
+            self.failed.append(f"bazel exited with {exit_status} before it ran anything")
+            return
         with open(path) as events:
             for event in map(json.loads, events):
                 label = next(iter(event["id"].values()), {}).get("label", "")
