@@ -23,7 +23,9 @@ TransferMetrics::TransferMetrics(MetricsRegistry& registry)
                        .AddCounter("baton_handoff_first_pieces_total",
                                    "Transfers whose first piece has landed at this sink.")
                        .Get()),
-      leases_expired(
-          registry.AddCounter("baton_leases_expired_total", "Peers that fell silent.").Get()) {}
+      leases_expired(registry
+                         .AddCounter("baton_leases_expired_total",
+                                     "Peers whose session ended because they fell silent.")
+                         .Get()) {}
 
 }  // namespace baton::kvtransfer
