@@ -6,14 +6,13 @@
 #include <deque>
 #include <memory>
 #include <thread>
-#include <vector>
 
 #include "common/executor.h"
 #include "common/mutex.h"
 #include "engine/model_runner.h"
 #include "kv/layout.h"
 #include "model/load.h"
-#include "model/transformer.h"
+#include "model/step_runner.h"
 
 namespace baton::model {
 
@@ -36,17 +35,13 @@ class ModelRunner final : public engine::ModelRunner {
  private:
   void Run();
   engine::StepResult RunStep(const engine::Step& step);
-  absl::Status Check(const engine::Step& step) const;
-  absl::Status CheckItem(const engine::StepItem& item) const;
-  std::vector<engine::ItemResult> SampleItems(const engine::Step& step);
   void PostLayerReady(engine::StepId step, uint32_t layer);
 
-  LoadedModel& model_;
-  const kv::KvView& kv_;
+  const uint32_t layers_;
   Executor& executor_;
   Listener* listener_ = nullptr;       // executor's thread only
   const std::shared_ptr<bool> alive_;  // executor's thread only: guards late events
-  Transformer transformer_;            // runner's thread only
+  StepRunner step_runner_;             // runner's thread only
 
   Mutex mutex_;
   CondVar wake_;

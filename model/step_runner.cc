@@ -1,0 +1,132 @@
+#include "model/step_runner.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "sampling/sampler.h"
+
+namespace baton::model {
+namespace {
+
+// Bounds the memory of logits; a step with more sampled rows takes several rounds.
+constexpr uint32_t kLogitRows = 64;
+
+kernels::Batch BatchOf(const engine::Step& step) {
+  kernels::Batch batch;
+  for (const engine::StepItem& item : step.items) {
+    kernels::SequenceRows rows;
+    rows.first_row = batch.rows;
+    rows.rows = static_cast<uint32_t>(item.tokens.size());
+    rows.first_position = item.start_position;
+    for (const auto& table : item.block_tables) rows.tables.emplace_back(table);
+    batch.rows += rows.rows;
+    batch.sequences.push_back(std::move(rows));
+  }
+  return batch;
+}
+
+std::vector<TokenId> TokensOf(const engine::Step& step) {
+  std::vector<TokenId> tokens;
+  for (const engine::StepItem& item : step.items) {
+    tokens.insert(tokens.end(), item.tokens.begin(), item.tokens.end());
+  }
+  return tokens;
+}
+
+}  // namespace
+
+StepRunner::StepRunner(LoadedModel& model, const kv::KvView& kv, uint32_t max_rows)
+    : model_(model),
+      kv_(kv),
+      transformer_(model.config, model.weights, *model.rope, *model.backend,
+                   {max_rows, std::min(max_rows, kLogitRows)}) {}
+
+engine::StepResult StepRunner::Run(const engine::Step& step,
+                                   const Transformer::LayerStored& layer_stored) {
+  engine::StepResult result;
+  result.id = step.id;
+  result.status = Check(step);
+  if (!result.status.ok()) return result;
+  for (const kv::BlockRef& ref : step.zero_blocks) {
+    model_.backend->ZeroBlock(kv_, ref.group, ref.block);
+  }
+  transformer_.Forward(TokensOf(step), BatchOf(step), kv_, layer_stored);
+  result.items = SampleItems(step);
+  return result;
+}
+
+std::vector<engine::ItemResult> StepRunner::SampleItems(const engine::Step& step) {
+  std::vector<engine::ItemResult> results(step.items.size());
+  std::vector<size_t> sampled;      // items
+  std::vector<uint32_t> last_rows;  // of these items
+  uint32_t row = 0;
+  for (size_t i = 0; i < step.items.size(); ++i) {
+    row += static_cast<uint32_t>(step.items[i].tokens.size());
+    if (!step.items[i].sample) continue;
+    sampled.push_back(i);
+    last_rows.push_back(row - 1);
+  }
+  const size_t round = transformer_.limits().max_logits;
+  for (size_t begin = 0; begin < sampled.size(); begin += round) {
+    const size_t count = std::min(round, sampled.size() - begin);
+    const auto& logits = transformer_.Logits(std::span(last_rows).subspan(begin, count));
+    std::vector<kernels::SampleRow> rows;
+    for (size_t i = 0; i < count; ++i) {
+      const engine::StepItem& item = step.items[sampled[begin + i]];
+      const uint64_t position = item.start_position + item.tokens.size();
+      rows.push_back({static_cast<uint32_t>(i), item.sampling,
+                      sampling::UniformAt(item.sampling.seed, item.choice, position)});
+    }
+    const auto tokens = model_.backend->Sample(logits, rows);
+    for (size_t i = 0; i < count; ++i) {
+      engine::ItemResult& result = results[sampled[begin + i]];
+      result.status = tokens[i].status();
+      if (tokens[i].ok()) result.token = *tokens[i];
+    }
+  }
+  return results;
+}
+
+absl::Status StepRunner::Check(const engine::Step& step) const {
+  uint64_t rows = 0;
+  for (const engine::StepItem& item : step.items) {
+    if (const absl::Status status = CheckItem(item); !status.ok()) {
+      return absl::InternalError("step " + std::to_string(step.id) + ", sequence " +
+                                 std::to_string(item.sequence) + ": " +
+                                 std::string(status.message()));
+    }
+    rows += item.tokens.size();
+  }
+  if (rows == 0 || rows > transformer_.limits().max_rows) {
+    return absl::InternalError("step " + std::to_string(step.id) + ": " + std::to_string(rows) +
+                               " tokens, not in 1.." +
+                               std::to_string(transformer_.limits().max_rows));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepRunner::CheckItem(const engine::StepItem& item) const {
+  const uint64_t end = uint64_t{item.start_position} + item.tokens.size();
+  if (item.tokens.empty()) return absl::InternalError("no tokens");
+  if (end > model_.config.context_length) {
+    return absl::InternalError("position " + std::to_string(end - 1) + " is past the context");
+  }
+  for (const TokenId token : item.tokens) {
+    if (token < 0 || static_cast<uint32_t>(token) >= model_.config.vocab_size) {
+      return absl::InternalError("token id " + std::to_string(token) + " is out of range");
+    }
+  }
+  const uint64_t block_size = model_.layout.block_size;
+  if (item.block_tables.size() != model_.layout.groups.size()) {
+    return absl::InternalError("wrong number of block tables");
+  }
+  for (const auto& table : item.block_tables) {
+    if (table.size() < (end + block_size - 1) / block_size) {
+      return absl::InternalError("block table too short");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton::model
