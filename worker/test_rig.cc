@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kContext = 512;
 
-WorkerOptions MakeOptions(const RigWorker::Options& rig) {
+WorkerOptions MakeOptions(const RigWorker::Options& rig, const RigModel& model) {
   WorkerOptions options;
   options.epoch = {100 + rig.number, 1};
   options.name = rig.name;
@@ -21,10 +21,10 @@ WorkerOptions MakeOptions(const RigWorker::Options& rig) {
   options.transfer_address = rig.name;
   options.model = "fake";
   options.numerics_id = {5, 5};
-  options.layout = engine::FakeLayout(16);
+  options.layout = model.layout;
   options.layout_fp = options.layout.Fingerprint(kvtransfer::kProtocolVersion);
-  options.vocab_hash = engine::FixtureVocab().hash();
-  options.vocab_size = static_cast<uint32_t>(engine::FixtureVocab().size());
+  options.vocab_hash = model.vocab->hash();
+  options.vocab_size = static_cast<uint32_t>(model.vocab->size());
   options.context_length = kContext;
   options.pool_blocks.assign(options.layout.groups.size(), rig.blocks);
   options.step_tokens = rig.step_tokens;
@@ -33,8 +33,7 @@ WorkerOptions MakeOptions(const RigWorker::Options& rig) {
   return options;
 }
 
-std::unique_ptr<kv::KvArena> MakeRigArena(uint32_t blocks) {
-  const kv::KvLayout layout = engine::FakeLayout(16);
+std::unique_ptr<kv::KvArena> MakeRigArena(const kv::KvLayout& layout, uint32_t blocks) {
   kv::KvArena::Options options;
   options.blocks.assign(layout.groups.size(), blocks);
   auto arena = kv::KvArena::Create(layout, options);
@@ -42,12 +41,15 @@ std::unique_ptr<kv::KvArena> MakeRigArena(uint32_t blocks) {
   return *std::move(arena);
 }
 
-engine::FakeModelRunner::Options RunnerOptions(engine::FakeModelRunner::Options options) {
-  options.vocab_size = engine::FixtureVocab().size();
-  return options;
-}
-
 }  // namespace
+
+RigModel FakeRigModel(engine::FakeModelRunner::Options options) {
+  options.vocab_size = engine::FixtureVocab().size();
+  return {engine::FakeLayout(16), &engine::FixtureVocab(),
+          [options](Executor& executor, kv::KvArena& arena) {
+            return std::make_unique<engine::FakeModelRunner>(options, executor, arena);
+          }};
+}
 
 AttemptId RigAttempt(uint64_t request, uint32_t attempt) { return {kTestRouter, request, attempt}; }
 
@@ -71,16 +73,17 @@ std::unique_ptr<kvtransfer::SourceStream> RigDialer::Dial(
 
 RigWorker::RigWorker(SimWorld& world, kvtransfer::InProcessNetwork& network, RigSinks& rig_sinks,
                      const Options& options)
-    : executor(*rig_sinks.executors.emplace_back(std::make_unique<SimExecutor>(
+    : model(options.real_model.has_value() ? *options.real_model : FakeRigModel(options.model)),
+      executor(*rig_sinks.executors.emplace_back(std::make_unique<SimExecutor>(
           world, options.name, std::chrono::seconds(1000 * options.number)))),
       random(options.number),
       dialer(executor, rig_sinks),
       sinks(rig_sinks),
-      arena(MakeRigArena(options.blocks)),
-      runner(RunnerOptions(options.model), executor, *arena),
+      arena(MakeRigArena(model.layout, options.blocks)),
+      runner(model.make_runner(executor, *arena)),
       core(std::make_unique<WorkerCore>(
-          MakeOptions(options),
-          WorkerCore::Environment{executor, random, runner, engine::FixtureVocab(), metrics, log})),
+          MakeOptions(options, model),
+          WorkerCore::Environment{executor, random, *runner, *model.vocab, metrics, log})),
       transport(network, options.name, executor, arena.get()) {
   if (options.role == v1::ROLE_PREFILL) {
     prefill = std::make_unique<PrefillRole>(core->context(), dialer,

@@ -1,5 +1,6 @@
-// A small cluster on virtual time for tests of the worker's cores: workers over the fake model with
-// in-process transports, and a router that does what the test says. Every message is serialized.
+// A small cluster on virtual time for tests of the worker's cores: workers over the fake model (or
+// a real one that the test brings) with in-process transports, and a router that does what the test
+// says. Every message is serialized.
 #ifndef BATON_WORKER_TEST_RIG_H_
 #define BATON_WORKER_TEST_RIG_H_
 
@@ -13,18 +14,22 @@
 
 #include "absl/status/status.h"
 #include "baton/worker/v1/worker.pb.h"
+#include "common/executor.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/random.h"
 #include "common/sim_executor.h"
 #include "decode_worker/decode_role.h"
 #include "engine/fake_model_runner.h"
+#include "engine/model_runner.h"
 #include "kv/arena.h"
+#include "kv/layout.h"
 #include "kvtransfer/in_process_transport.h"
 #include "kvtransfer/receive_table.h"
 #include "kvtransfer/sink.h"
 #include "kvtransfer/source.h"
 #include "prefill_worker/prefill_role.h"
+#include "text/vocab.h"
 #include "worker/test_events.h"
 #include "worker/worker_core.h"
 
@@ -55,6 +60,14 @@ class RigDialer : public kvtransfer::SinkDialer {
   RigSinks& sinks_;
 };
 
+// What a worker serves.
+struct RigModel {
+  kv::KvLayout layout;
+  const Vocab* vocab = nullptr;  // outlives the worker
+  std::function<std::unique_ptr<engine::ModelRunner>(Executor&, kv::KvArena&)> make_runner;
+};
+RigModel FakeRigModel(engine::FakeModelRunner::Options options);
+
 // A worker process. Its address is its name.
 class RigWorker {
  public:
@@ -68,6 +81,8 @@ class RigWorker {
     Duration reserve_patience = std::chrono::seconds(5);
     // Of the fake model: vocab_size is set by the rig.
     engine::FakeModelRunner::Options model{};
+    // Instead of the fake model.
+    std::optional<RigModel> real_model;
   };
   RigWorker(SimWorld& world, kvtransfer::InProcessNetwork& network, RigSinks& sinks,
             const Options& options);
@@ -77,6 +92,7 @@ class RigWorker {
   uint32_t free_blocks() const { return core->pool().free_blocks()[0]; }
   bool all_free() const { return core->pool().free_blocks() == core->pool().capacity(); }
 
+  const RigModel model;
   SimExecutor& executor;
   const Logger log = Logger::Silent();
   MetricsRegistry metrics;
@@ -84,7 +100,7 @@ class RigWorker {
   RigDialer dialer;
   RigSinks& sinks;
   std::unique_ptr<kv::KvArena> arena;
-  engine::FakeModelRunner runner;
+  std::unique_ptr<engine::ModelRunner> runner;
   std::unique_ptr<WorkerCore> core;
   kvtransfer::InProcessTransport transport;
   std::unique_ptr<kvtransfer::ReceiveTable> table;
