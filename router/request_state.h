@@ -22,8 +22,8 @@
 // kQueued: no worker has taken the request; an attempt may be on its way, and its events may
 // overtake the answer to Submit. "retry" goes to kQueued with a new attempt number. "odd": a worker
 // broke the protocol; counted, otherwise ignored. "-": impossible, our own order of calls excludes
-// it. After kFinished and kFailed nothing is delivered. A token event is compared with what the
-// client saw before it gets here.
+// it. kFinished and kFailed ignore every event (a success may still wait for the report of its
+// handoff). A token event is compared with what the client saw before it gets here.
 #ifndef BATON_ROUTER_REQUEST_STATE_H_
 #define BATON_ROUTER_REQUEST_STATE_H_
 
