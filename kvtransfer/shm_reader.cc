@@ -17,6 +17,12 @@
 #include "kvtransfer/shm_writer.h"
 
 namespace baton::kvtransfer {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+}  // namespace
 
 PeerMemory::PeerMemory(PeerMemory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -42,8 +48,25 @@ absl::StatusOr<PeerMemory> PeerMemory::Map(int fd, uint64_t least_bytes) {
   if (size == 0 || size < least_bytes) {
     return absl::InvalidArgumentError("shared memory is too small");
   }
-  void* const at = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) return SocketError("mmap");
+  // Aligned so that huge pages of the source are huge pages here.
+  const uint64_t reserved = size + kHugePage;
+  void* const area =
+      mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (area == MAP_FAILED) return SocketError("mmap");
+  const auto begin = reinterpret_cast<uintptr_t>(area);
+  const uintptr_t aligned = (begin + kHugePage - 1) / kHugePage * kHugePage;
+  void* const at =
+      mmap(reinterpret_cast<void*>(aligned), size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (at == MAP_FAILED) {
+    const absl::Status error = SocketError("mmap");
+    munmap(area, reserved);
+    return error;
+  }
+  const uintptr_t end = aligned + (size + kPage - 1) / kPage * kPage;
+  if (aligned != begin) munmap(area, aligned - begin);
+  munmap(reinterpret_cast<void*>(end), begin + reserved - end);
+  // The first transfer shall not pay for the page table.
+  madvise(at, size, MADV_POPULATE_READ);
   PeerMemory memory;
   memory.data_ = static_cast<const std::byte*>(at);
   memory.size_ = size;

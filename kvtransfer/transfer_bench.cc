@@ -34,7 +34,7 @@ ABSL_FLAG(uint32_t, kv_heads, 3, "key-value heads");
 ABSL_FLAG(uint32_t, head_dim, 64, "elements of a head");
 ABSL_FLAG(uint32_t, block_size, 16, "positions of a block");
 ABSL_FLAG(uint32_t, tokens, 1000, "tokens of the prompt");
-ABSL_FLAG(uint32_t, rounds, 15, "turns of each");
+ABSL_FLAG(uint32_t, rounds, 31, "turns of each");
 ABSL_FLAG(std::string, transport, "", "shm or tcp; empty: both");
 
 namespace baton::kvtransfer {
@@ -44,7 +44,9 @@ using nlohmann::json;
 
 constexpr Epoch kSourceEpoch{1, 1};
 constexpr Epoch kSinkEpoch{2, 2};
-constexpr uint32_t kPrompts = 4;  // different blocks in each round, so that caches do not help
+// Copies and transfers take turns over different prompts, so that neither finds in the caches what
+// the other has just read: four prompts and their targets are six times a cache of 32 MiB.
+constexpr uint32_t kPrompts = 4;
 
 kv::KvLayout Layout() {
   kv::UniformKvShape shape{absl::GetFlag(FLAGS_layers), absl::GetFlag(FLAGS_kv_heads),
@@ -263,8 +265,8 @@ void Measure(SourceProcess& source, const std::string& scheme, double bound) {
   }
   std::vector<double> rates, memcpy_rates, ratios, totals;
   for (uint32_t round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    const double copied = source.Memcpy(round);
-    const double total = source.Transfer(round + 1).total;
+    const double copied = source.Memcpy(2 * round);
+    const double total = source.Transfer(2 * round + 1).total;
     const auto bytes = static_cast<double>(source.bytes());
     totals.push_back(total);
     rates.push_back(bytes / total);
