@@ -20,14 +20,14 @@ def run(command):
     return rows, result.returncode
 
 
-def command_of(suite, args, peers):
+def commands_of(suite, args, peers):
     model, threads = os.environ["BATON_MODEL"], str(len(os.sched_getaffinity(0)))
+    rounds = ["--rounds=" + args.rounds] if args.rounds else []
     if suite == "transfer":
-        command = ["bin/transfer-bench"]
-    else:
-        command = ["bin/model-bench", "--suite=" + suite, "--model=" + model, "--threads=" + threads]
-        command += ["--llama_cpp=" + peers] if peers else []
-    return command + (["--rounds=" + args.rounds] if args.rounds else [])
+        handoff = ["scripts/handoff_bench.py"] + ([args.rounds] if args.rounds else [])
+        return [["bin/transfer-bench"] + rounds, handoff]
+    command = ["bin/model-bench", "--suite=" + suite, "--model=" + model, "--threads=" + threads]
+    return [command + (["--llama_cpp=" + peers] if peers else []) + rounds]
 
 
 def build_peers():
@@ -56,8 +56,7 @@ def main():
 
     ceilings, status = run(["bin/machine-ceilings"])
     commands, rows = [], []
-    for suite in args.suites or SUITES:
-        command = command_of(suite, args, peers)
+    for command in (c for suite in args.suites or SUITES for c in commands_of(suite, args, peers)):
         commands.append(" ".join(command))
         new_rows, failed = run(command)
         rows += new_rows
