@@ -112,8 +112,8 @@ absl::Status KvArena::Map(bool shareable) {
   madvise(base_, total_bytes_, MADV_HUGEPAGE);  // advice: may be refused
   if (shareable) {
     BATON_RETURN_IF_ERROR(Seal(fd_, total_bytes_));
-    // Shared memory gets huge pages only when asked now, whatever the system's default is: a reader
-    // in another process walks small pages at half the speed. A refusal costs only that.
+    // Shared memory gets huge pages only when asked now, whatever the system's default is. They
+    // spare both processes page walks and first-touch faults; a refusal costs only that.
     madvise(base_, total_bytes_, kCollapse);
   }
   view_.layout = &layout_;
