@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/crc32c_kernels.h"
+#include "common/crc32c_polynomial.h"
 
 namespace baton {
 namespace crc32c {
@@ -99,6 +100,21 @@ uint32_t CopyAndCrc32c(std::byte* dst, const std::byte* src, size_t n, uint32_t 
   if (HasVpclmul()) return ~CopyVpclmul(dst, src, n, ~crc);
   if (HasSse42()) return ~CopySse42(dst, src, n, ~crc);
   return ~CopyPortable(dst, src, n, ~crc);
+}
+
+// The CRC's inversions at begin and end cancel out: what is left is a multiplication by a power of
+// x.
+Crc32cConcat::Crc32cConcat(uint64_t bytes) : table_{} {
+  const uint32_t power = crc32c::PowerOfX(8 * bytes);
+  for (uint32_t place = 0; place < 4; ++place) {
+    for (uint32_t bit = 0; bit < 8; ++bit) {
+      table_[place][1u << bit] = crc32c::Multiply(1u << (8 * place + bit), power);
+    }
+    for (uint32_t n = 1; n < 256; ++n) {
+      const uint32_t lowest = n & -n;
+      table_[place][n] = table_[place][lowest] ^ table_[place][n ^ lowest];
+    }
+  }
 }
 
 }  // namespace baton

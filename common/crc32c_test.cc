@@ -78,7 +78,8 @@ void ExpectCopies(CopyFunction copy, const std::vector<std::byte>& bytes, size_t
 
 TEST(Crc32cTest, CopyWritesExactlyTheBytesItCounts) {
   const auto bytes = RandomBytes(10'000, 4);
-  for (const size_t n : {0u, 1u, 8u, 9u, 3071u, 3072u, 3080u, 6144u, 6999u, 9216u, 9999u}) {
+  for (const size_t n :
+       {0u, 1u, 8u, 9u, 255u, 256u, 257u, 512u, 3071u, 3072u, 3080u, 6144u, 6999u, 9216u, 9999u}) {
     ExpectCopies(crc32c::CopyPortable, bytes, n);
     if (crc32c::HasSse42()) ExpectCopies(crc32c::CopySse42, bytes, n);
     if (crc32c::HasVpclmul()) ExpectCopies(crc32c::CopyVpclmul, bytes, n);
@@ -91,6 +92,16 @@ TEST(Crc32cTest, CopyExtendsWhatCameBefore) {
   const std::span<const std::byte> all(bytes);
   const uint32_t header = Crc32c(all.first(40));
   EXPECT_EQ(CopyAndCrc32c(out.data(), bytes.data() + 40, 4960, header), Crc32c(all));
+}
+
+TEST(Crc32cTest, ConcatIsTheCrcOfBothPartsInARow) {
+  const auto bytes = RandomBytes(9000, 6);
+  const std::span<const std::byte> all(bytes);
+  for (const size_t tail : {0u, 1u, 63u, 256u, 6144u, 9000u}) {
+    const size_t head = all.size() - tail;
+    const uint32_t joined = Crc32cConcat(tail)(Crc32c(all.first(head)), Crc32c(all.subspan(head)));
+    EXPECT_EQ(joined, Crc32c(all)) << tail;
+  }
 }
 
 }  // namespace

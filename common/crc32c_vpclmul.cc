@@ -68,22 +68,13 @@ uint64_t Step(uint64_t state, const std::byte* at) {
   return _mm_crc32_u64(state, word);
 }
 
-void CopyTurn(std::byte* dst, const std::byte* src) {
-  for (size_t i = 0; i < 256; i += 32) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst + i), Load(src + i));
-  }
-}
-
-// Extends by one stretch. With kCopy another one is copied meanwhile: the copy waits for memory
-// while the CRC computes on what was copied before and is in the cache.
-template <bool kCopy>
-uint32_t Stretch(uint32_t state, const std::byte* at, std::byte* dst, const std::byte* src) {
+// Extends by one stretch.
+uint32_t Stretch(uint32_t state, const std::byte* at) {
   const std::byte* const lanes = at + kFoldedBytes;
   uint64_t a = 0, b = 0, c = 0, d = 0;
   __m256i w = _mm256_xor_si256(Load(at), _mm256_set_epi64x(0, 0, 0, state));
   __m256i x = Load(at + 32), y = Load(at + 64), z = Load(at + 96);
   for (size_t turn = 0; turn < kTurns; ++turn) {
-    if (kCopy) CopyTurn(dst + 256 * turn, src + 256 * turn);
     if (turn > 0) {
       const std::byte* const next = at + 128 * turn;
       w = Fold<1024>(w, Load(next));
@@ -104,9 +95,39 @@ uint32_t Stretch(uint32_t state, const std::byte* at, std::byte* dst, const std:
          Shift<kLaneBytes>(static_cast<uint32_t>(c)) ^ static_cast<uint32_t>(d);
 }
 
+// Registers of 32 bytes that are folded side by side while a copy waits for memory.
+constexpr size_t kCopyLanes = 8;
+constexpr size_t kCopyBytes = kCopyLanes * 32;
+
+void Store(std::byte* at, __m256i x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), x); }
+
+// Whole turns of kCopyBytes, at least one.
+uint32_t CopyTurns(std::byte* dst, const std::byte* src, size_t turns, uint32_t state) {
+  __m256i folded[kCopyLanes];
+#pragma GCC unroll 8
+  for (size_t lane = 0; lane < kCopyLanes; ++lane) {
+    folded[lane] = Load(src + 32 * lane);
+    Store(dst + 32 * lane, folded[lane]);
+  }
+  folded[0] = _mm256_xor_si256(folded[0], _mm256_set_epi64x(0, 0, 0, state));
+  for (size_t turn = 1; turn < turns; ++turn) {
+#pragma GCC unroll 8  // keeps the lanes in registers
+    for (size_t lane = 0; lane < kCopyLanes; ++lane) {
+      const size_t at = turn * kCopyBytes + 32 * lane;
+      const __m256i next = Load(src + at);
+      Store(dst + at, next);
+      folded[lane] = Fold<8 * kCopyBytes>(folded[lane], next);
+    }
+  }
+  __m256i all = folded[0];
+#pragma GCC unroll 8
+  for (size_t lane = 1; lane < kCopyLanes; ++lane) all = Fold<256>(all, folded[lane]);
+  return Reduce(all);
+}
+
 uint32_t ExtendAll(uint32_t state, const std::byte* data, size_t n) {
   for (; n >= kStretchBytes; data += kStretchBytes, n -= kStretchBytes) {
-    state = Stretch<false>(state, data, nullptr, nullptr);
+    state = Stretch(state, data);
   }
   // For less than a stretch three lanes do.
   return ExtendSse42(state, data, n);
@@ -119,16 +140,12 @@ uint32_t ExtendVpclmul(uint32_t state, const std::byte* data, size_t n) {
 }
 
 uint32_t CopyVpclmul(std::byte* dst, const std::byte* src, size_t n, uint32_t state) {
-  if (n == 0) return state;
-  // What is copied is a stretch ahead of what the CRC reads back from `dst`.
-  size_t copied = n < kStretchBytes ? n : kStretchBytes;
-  std::memcpy(dst, src, copied);
-  size_t counted = 0;
-  for (; n - copied >= kStretchBytes; counted += kStretchBytes, copied += kStretchBytes) {
-    state = Stretch<true>(state, dst + counted, dst + copied, src + copied);
-  }
-  std::memcpy(dst + copied, src + copied, n - copied);
-  return ExtendAll(state, dst + counted, n - counted);
+  const size_t turns = n / kCopyBytes;
+  // Not past the cache: measured slower here, streaming stores wait for memory that ordinary ones
+  // leave to the cache.
+  if (turns > 0) state = CopyTurns(dst, src, turns, state);
+  const size_t done = turns * kCopyBytes;
+  return CopySse42(dst + done, src + done, n - done, state);
 }
 
 #else

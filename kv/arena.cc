@@ -53,6 +53,7 @@ absl::StatusOr<std::unique_ptr<KvArena>> KvArena::Create(const KvLayout& layout,
   }
   std::unique_ptr<KvArena> arena(new KvArena(layout, options));
   BATON_RETURN_IF_ERROR(arena->Map(options.shareable));
+  if (options.sealed) arena->seals_ = std::make_unique<PieceSeals>(layout, options.blocks);
   return arena;
 }
 
@@ -117,21 +118,25 @@ absl::Status KvArena::Map(bool shareable) {
     madvise(base_, total_bytes_, kCollapse);
   }
   view_.layout = &layout_;
-  for (const auto& layer : regions_) {
+  for (uint32_t layer = 0; layer < regions_.size(); ++layer) {
     view_.base.emplace_back();
-    for (const Region& region : layer) view_.base.back().push_back(base_ + region.offset);
+    view_.piece_bytes.emplace_back();
+    for (uint32_t arena = 0; arena < regions_[layer].size(); ++arena) {
+      view_.base.back().push_back(base_ + regions_[layer][arena].offset);
+      view_.piece_bytes.back().push_back(layout_.PieceBytes(layer, arena));
+    }
   }
   return absl::OkStatus();
 }
 
 std::span<std::byte> KvArena::Piece(uint32_t layer, uint32_t arena, BlockId block) {
   BATON_CHECK(block < blocks_[layout_.layers[layer].group]);
-  return {view_.Piece(layer, arena, block), layout_.PieceBytes(layer, arena)};
+  return {view_.Piece(layer, arena, block), view_.piece_bytes[layer][arena]};
 }
 
 std::span<const std::byte> KvArena::Piece(uint32_t layer, uint32_t arena, BlockId block) const {
   BATON_CHECK(block < blocks_[layout_.layers[layer].group]);
-  return {view_.Piece(layer, arena, block), layout_.PieceBytes(layer, arena)};
+  return {view_.Piece(layer, arena, block), view_.piece_bytes[layer][arena]};
 }
 
 void KvArena::ZeroBlock(uint32_t group, BlockId block) {

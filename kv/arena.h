@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "kv/layout.h"
+#include "kv/piece_seals.h"
 
 namespace baton::kv {
 
@@ -24,6 +25,8 @@ class KvArena {
     // Back the memory by a memfd that peers may map read-only: sealed against shrinking, growing
     // and (where the kernel knows it) any writable mapping but ours. Otherwise private pages.
     bool shareable = false;
+    // Keep PieceSeals: 8 bytes for each piece.
+    bool sealed = false;
   };
 
   // Where (layer, arena) lies in the memfd.
@@ -52,6 +55,9 @@ class KvArena {
   // For kernels; valid as long as this object.
   const KvView& view() const { return view_; }
 
+  // Null unless `sealed`.
+  PieceSeals* seals() const { return seals_.get(); }
+
   // For the shm transport. -1 unless shareable; owned by this object (duplicate it to keep it).
   int fd() const { return fd_; }
   uint64_t total_bytes() const { return total_bytes_; }
@@ -69,6 +75,7 @@ class KvArena {
   std::byte* base_ = nullptr;
   int fd_ = -1;
   KvView view_;
+  std::unique_ptr<PieceSeals> seals_;
 };
 
 }  // namespace baton::kv

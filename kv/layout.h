@@ -95,10 +95,11 @@ KvLayout MakeUniformLayout(const UniformKvShape& shape, KvDtype dtype, KvOrder k
 // `layout` and the memory must outlive it. Threads may use different blocks at the same time.
 struct KvView {
   const KvLayout* layout = nullptr;
-  std::vector<std::vector<std::byte*>> base;  // [layer][arena]
+  std::vector<std::vector<std::byte*>> base;       // [layer][arena]
+  std::vector<std::vector<uint64_t>> piece_bytes;  // layout->PieceBytes, for every block of a loop
 
   std::byte* Piece(uint32_t layer, uint32_t arena, BlockId block) const {
-    return base[layer][arena] + layout->PieceOffset(layer, arena, block);
+    return base[layer][arena] + block * piece_bytes[layer][arena];
   }
 };
 

@@ -58,7 +58,6 @@ class LoggingSource : public DataConnection::Listener {
  public:
   explicit LoggingSource(EventLog& log) : log_(log) {}
   void OnConnected() override { log_.Add("connected"); }
-  void OnAcknowledged(const AttemptId&, uint64_t) override { log_.Add("acknowledged"); }
   void OnCommitReply(const AttemptId& attempt, Cause cause) override;
   void OnTransferClosed(const AttemptId& attempt) override;
   void OnEnded(absl::Status) override { log_.Add("ended"); }

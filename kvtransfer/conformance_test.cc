@@ -127,7 +127,10 @@ TEST_P(TransportConformance, LargeBlocksAreCutAndCreditsComeBack) {
   ASSERT_TRUE(rig->log.Await(Committed(2))) << rig->log.ToString();
   ExpectEqual({0, 1, 2}, {3, 1, 0});
   ExpectEqual({3}, {2});
-  EXPECT_GT(rig->log.Count("acknowledged"), 10);
+  rig->OnLoop([&] {
+    EXPECT_LT(connection->Backlog(TestAttempt(1)), uint64_t{512} << 10);  // of 9 MB
+    EXPECT_EQ(connection->Backlog(TestAttempt(3)), 0u);
+  });
   Destroy(connection);
 }
 

@@ -18,7 +18,9 @@ class Writer {
   }
 
   void U32(uint32_t value) {
-    for (int shift = 0; shift < 32; shift += 8) bytes_.push_back(static_cast<char>(value >> shift));
+    const char bytes[4] = {static_cast<char>(value), static_cast<char>(value >> 8),
+                           static_cast<char>(value >> 16), static_cast<char>(value >> 24)};
+    bytes_.append(bytes, sizeof bytes);
   }
   void U64(uint64_t value) {
     U32(static_cast<uint32_t>(value));
@@ -320,6 +322,7 @@ absl::StatusOr<PieceRefFrame> DecodePieceRef(std::string_view body) {
   frame.crc = reader.U32();
   frame.generation_slot = reader.U32();
   frame.generation = reader.U64();
+  frame.blocks.reserve(reader.left() / 4);
   while (reader.left() >= 4) frame.blocks.push_back(reader.U32());
   BATON_RETURN_IF_ERROR(reader.Done("piece reference"));
   return frame;

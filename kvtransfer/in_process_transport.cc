@@ -221,6 +221,7 @@ class InProcessConnection : public DataConnection {
     queue_.Commit(attempt, std::move(message));
   }
   void Close(const AttemptId& attempt) override { queue_.Close(attempt); }
+  uint64_t Backlog(const AttemptId& attempt) const override { return queue_.Backlog(attempt); }
 
  private:
   void Wake() {
@@ -240,19 +241,19 @@ class InProcessConnection : public DataConnection {
     if (!frame->is_piece()) {
       out_->Write(frame->bytes);
     } else if (queue_.Enter(*frame)) {
-      std::string bytes = Assemble(*frame);
+      std::string bytes = Assemble(*frame, queue_.FrameCrc(*frame));
       queue_.Leave(*frame);
       out_->Write(std::move(bytes));
     }
     Wake();
   }
 
-  static std::string Assemble(const OutFrame& frame) {
+  static std::string Assemble(const OutFrame& frame, uint32_t crc) {
     std::string bytes = frame.bytes;
     for (const auto span : frame.payload) {
       bytes.append(reinterpret_cast<const char*>(span.data()), span.size());
     }
-    return bytes + EncodeTrailer(Crc32c(AsBytes(bytes)));
+    return bytes + EncodeTrailer(crc);
   }
 
   void OnBytes(std::string bytes) {

@@ -12,7 +12,7 @@ namespace {
 
 using State = InboundTransfer::State;
 
-constexpr uint64_t kCreditStep = uint64_t{512} << 10;
+constexpr uint64_t kCreditStep = uint64_t{2} << 20;
 constexpr size_t kMaxOutbox = size_t{4} << 20;
 
 absl::Status Malformed(std::string_view what) {
@@ -193,6 +193,7 @@ absl::StatusOr<Landing> ReceiveConnection::BeginPiece(const PieceHeader& header)
   const GrantedGroup& group = transfer->groups[header.group];
   const std::vector<uint32_t>& received = transfer->received[header.layer][header.arena];
   const uint64_t piece_bytes = layout.PieceBytes(header.layer, header.arena);
+  landing.targets_.reserve(header.length / piece_bytes + 2);
   const auto add = [&](uint32_t ordinal, uint64_t offset, uint64_t bytes) {
     if (received[ordinal - group.first_needed] != offset) return false;
     const kv::BlockId block = group.blocks[ordinal];
@@ -209,14 +210,16 @@ absl::StatusOr<Landing> ReceiveConnection::BeginPiece(const PieceHeader& header)
 bool ReceiveConnection::Enter(Landing& landing) {
   MutexLock lock(shared_->mutex);
   if (landing.transfer_->state != State::kOpen) return false;
-  landing.transfer_->in_landing = true;
+  ++landing.transfer_->landings;
   return true;
 }
 
 void ReceiveConnection::Leave(Landing& landing) {
   MutexLock lock(shared_->mutex);
-  landing.transfer_->in_landing = false;
-  if (landing.transfer_->quiesce_due) shared_->PostQuiesced(*landing.transfer_);
+  --landing.transfer_->landings;
+  if (landing.transfer_->landings == 0 && landing.transfer_->quiesce_due) {
+    shared_->PostQuiesced(*landing.transfer_);
+  }
 }
 
 void ReceiveConnection::EndPiece(Landing& landing, Verdict verdict) {

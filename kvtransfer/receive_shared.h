@@ -36,7 +36,7 @@ struct InboundTransfer {
   uint64_t remaining = 0;  // bytes still to land
   State state = State::kExpected;
   Cause cause{};             // of kFailed and kDropped
-  bool in_landing = false;   // between Enter and Leave
+  uint32_t landings = 0;     // between Enter and Leave
   bool quiesce_due = false;  // dropped inside a landing
   bool landed_any = false;
   uint64_t uncredited = 0;

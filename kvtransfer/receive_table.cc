@@ -118,7 +118,7 @@ void ReceiveTable::Drop(const AttemptId& attempt, Cause cause) {
   transfer.state = State::kDropped;
   transfer.cause = cause;
   transfer.quiesce_due = true;
-  if (!transfer.in_landing) shared_->PostQuiesced(transfer);
+  if (transfer.landings == 0) shared_->PostQuiesced(transfer);
   shared_->dropped.emplace_back(executor_.Now(), attempt);
   shared_->ForgetDroppedBefore(executor_.Now() - keep_);
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/crc32c.h"
 #include "common/status_macros.h"
 
 namespace baton::kvtransfer {
@@ -23,7 +24,8 @@ struct OutTransfer {
   AttemptId attempt;
   uint64_t serial = 0;
   std::deque<Item> items;
-  uint64_t unacknowledged = 0;
+  uint64_t backlog = 0;         // bytes given to Send without credit
+  uint64_t unacknowledged = 0;  // the part of them that was sent
   GenerationTable::Slot slot;
   bool open_sent = false;
   bool commit_sent = false;
@@ -53,7 +55,7 @@ void SendQueue::Post(std::function<void(DataConnection::Listener&)> event) {
   });
 }
 
-std::shared_ptr<OutTransfer> SendQueue::FindLive(const AttemptId& attempt) {
+std::shared_ptr<OutTransfer> SendQueue::FindLive(const AttemptId& attempt) const {
   const auto it = live_.find(attempt);
   return it == live_.end() ? nullptr : it->second;
 }
@@ -91,6 +93,7 @@ void SendQueue::Send(const AttemptId& attempt, const BlockRun& run) {
       item.arena = arena;
       item.first_ordinal = run.first_ordinal;
       item.blocks = run.blocks;
+      transfer->backlog += run.blocks.size() * params_.arena->layout().PieceBytes(run.layer, arena);
       transfer->items.push_back(std::move(item));
     }
   }
@@ -121,6 +124,12 @@ void SendQueue::Close(const AttemptId& attempt) {
     if (transfer->reading == 0) ReportClosed(*transfer);
   }
   params_.wake();
+}
+
+uint64_t SendQueue::Backlog(const AttemptId& attempt) const {
+  MutexLock lock(mutex_);
+  const std::shared_ptr<OutTransfer> transfer = FindLive(attempt);
+  return transfer == nullptr ? 0 : transfer->backlog;
 }
 
 void SendQueue::ReportClosed(OutTransfer& transfer) {
@@ -176,8 +185,11 @@ std::optional<OutFrame> SendQueue::NextOf(OutTransfer& transfer) {
   const uint64_t piece_bytes = params_.arena->layout().PieceBytes(item.layer, item.arena);
   const uint64_t offset = item.sent % piece_bytes;
   const uint64_t left = item.blocks.size() * piece_bytes - item.sent;
+  // Whole pieces where they fit, so that their seals do.
+  const uint64_t fitting = kMaxPieceBytes / piece_bytes * piece_bytes;
+  const uint64_t by_bytes = fitting > 0 ? fitting : kMaxPieceBytes;
   const uint64_t by_blocks = kMaxBlocksPerFrame * piece_bytes - offset;
-  const uint64_t length = std::min({left, by_blocks, uint64_t{kMaxPieceBytes}});
+  const uint64_t length = std::min({left, by_blocks, by_bytes});
   if (transfer.unacknowledged + length > kCreditWindow) return std::nullopt;
   return NextPiece(transfer, static_cast<uint32_t>(length));
 }
@@ -199,6 +211,8 @@ OutFrame SendQueue::NextPiece(OutTransfer& transfer, uint32_t length) {
                   item.first_ordinal + static_cast<uint32_t>(index),
                   static_cast<uint32_t>(offset),
                   length};
+  frame.payload.reserve(length / piece_bytes + 2);
+  frame.blocks.reserve(length / piece_bytes + 2);
   for (uint64_t left = length; left > 0; ++index, offset = 0) {
     const uint64_t bytes = std::min(left, piece_bytes - offset);
     const auto piece = params_.arena->Piece(item.layer, item.arena, item.blocks[index]);
@@ -230,6 +244,28 @@ void SendQueue::Leave(const OutFrame& frame) {
   if (transfer.reading == 0 && transfer.report_due) ReportClosed(transfer);
 }
 
+uint32_t SendQueue::FrameCrc(const OutFrame& frame) {
+  uint32_t crc = Crc32c(AsBytes(frame.bytes));
+  if (const auto sealed = SealedCrc(frame, crc)) return *sealed;
+  for (const auto span : frame.payload) crc = ExtendCrc32c(crc, span);
+  return crc;
+}
+
+std::optional<uint32_t> SendQueue::SealedCrc(const OutFrame& frame, uint32_t head_crc) {
+  const kv::PieceSeals* const seals = params_.arena->seals();
+  const PieceHeader& header = frame.header;
+  const uint64_t piece_bytes = params_.arena->layout().PieceBytes(header.layer, header.arena);
+  if (seals == nullptr || header.length != frame.blocks.size() * piece_bytes) return std::nullopt;
+  const Crc32cConcat& concat = concat_.try_emplace(piece_bytes, piece_bytes).first->second;
+  uint32_t crc = head_crc;
+  for (const kv::BlockId block : frame.blocks) {
+    const std::optional<uint32_t> seal = seals->Crc(header.layer, header.arena, block);
+    if (!seal.has_value()) return std::nullopt;
+    crc = concat(crc, *seal);
+  }
+  return crc;
+}
+
 absl::Status SendQueue::OnFrame(FrameType type, std::string_view body) {
   if (type == FrameType::kCredit) {
     BATON_ASSIGN_OR_RETURN(const CreditFrame credit, DecodeCredit(body));
@@ -240,9 +276,7 @@ absl::Status SendQueue::OnFrame(FrameType type, std::string_view body) {
       return absl::InvalidArgumentError("credit for bytes that were not sent");
     }
     transfer->unacknowledged -= credit.bytes;
-    Post([credit](DataConnection::Listener& listener) {
-      listener.OnAcknowledged(credit.attempt, credit.bytes);
-    });
+    transfer->backlog -= credit.bytes;
     return absl::OkStatus();
   }
   if (type != FrameType::kCommitReply) {

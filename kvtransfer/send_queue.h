@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/crc32c.h"
 #include "common/executor.h"
 #include "common/ids.h"
 #include "common/mutex.h"
@@ -29,7 +30,7 @@ namespace baton::kvtransfer {
 struct OutTransfer;
 
 // A transfer has at most this much on its way that the sink has not taken yet.
-inline constexpr uint64_t kCreditWindow = uint64_t{4} << 20;
+inline constexpr uint64_t kCreditWindow = uint64_t{16} << 20;
 
 // The next thing to write: a whole control frame, or the head of a piece frame and its payload.
 struct OutFrame {
@@ -66,6 +67,7 @@ class SendQueue {
   void Send(const AttemptId& attempt, const BlockRun& run);
   void Commit(const AttemptId& attempt, CommitMessage message);
   void Close(const AttemptId& attempt);
+  uint64_t Backlog(const AttemptId& attempt) const;
 
   // The transport's thread (in_process: the executor's).
   //
@@ -77,22 +79,27 @@ class SendQueue {
   // False: the transfer was closed, its blocks must not be read.
   bool Enter(const OutFrame& frame);
   void Leave(const OutFrame& frame);
+  // The CRC of a piece frame, head and payload; between Enter and Leave. Reads the payload unless
+  // every piece of it is sealed.
+  uint32_t FrameCrc(const OutFrame& frame);
   // What the sink sent. An error ends the connection.
   absl::Status OnFrame(FrameType type, std::string_view body);
   // The connection is over, and no block is being read. Once, the last call of this thread.
   void End(absl::Status why);
 
  private:
-  std::shared_ptr<OutTransfer> FindLive(const AttemptId& attempt) BATON_REQUIRES(mutex_);
+  std::shared_ptr<OutTransfer> FindLive(const AttemptId& attempt) const BATON_REQUIRES(mutex_);
   void Post(std::function<void(DataConnection::Listener&)> event);
   void ReportClosed(OutTransfer& transfer) BATON_REQUIRES(mutex_);
   std::optional<OutFrame> NextOf(OutTransfer& transfer) BATON_REQUIRES(mutex_);
   OutFrame NextPiece(OutTransfer& transfer, uint32_t length) BATON_REQUIRES(mutex_);
+  std::optional<uint32_t> SealedCrc(const OutFrame& frame, uint32_t head_crc);
 
   const Params params_;
-  const std::shared_ptr<bool> alive_;  // executor's thread only
+  const std::shared_ptr<bool> alive_;        // executor's thread only
+  std::map<uint64_t, Crc32cConcat> concat_;  // by bytes of a piece; the transport's thread only
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   bool ended_ BATON_GUARDED_BY(mutex_) = false;
   uint64_t next_serial_ BATON_GUARDED_BY(mutex_) = 0;
   uint64_t last_served_ BATON_GUARDED_BY(mutex_) = 0;

@@ -1,10 +1,13 @@
 #include "kvtransfer/send_queue.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/crc32c.h"
 #include "common/sim_executor.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/test_rig.h"
@@ -39,7 +42,6 @@ class SendQueueTest : public testing::Test, public DataConnection::Listener {
   }
 
   void OnConnected() override {}
-  void OnAcknowledged(const AttemptId&, uint64_t bytes) override { acknowledged_ += bytes; }
   void OnCommitReply(const AttemptId&, Cause) override { ++replies_; }
   void OnTransferClosed(const AttemptId& attempt) override { ++closed_[attempt.request]; }
   void OnEnded(absl::Status) override { ++ended_; }
@@ -65,7 +67,6 @@ class SendQueueTest : public testing::Test, public DataConnection::Listener {
   std::unique_ptr<kv::KvArena> arena_ = MakeArena(BigLayout(), 16);
   Generations generations_;
   int wakes_ = 0;
-  uint64_t acknowledged_ = 0;
   int replies_ = 0;
   int ended_ = 0;
   std::map<uint64_t, int> closed_;
@@ -75,16 +76,46 @@ class SendQueueTest : public testing::Test, public DataConnection::Listener {
 TEST_F(SendQueueTest, TransfersTakeTurnsAndStopWithoutCredit) {
   for (uint64_t request : {1, 2}) {
     queue_.Open(TestAttempt(request), 1);
-    queue_.Send(TestAttempt(request), {0, 0, {0, 1, 2, 3, 4, 5, 6, 7}});  // 6 MiB
+    for (uint32_t run = 0; run < 3; ++run) {
+      queue_.Send(TestAttempt(request), {0, 8 * run, {0, 1, 2, 3, 4, 5, 6, 7}});  // 6 MiB
+    }
   }
-  EXPECT_EQ(Drain(), (std::vector<uint64_t>{0, 0, 1, 2, 1, 2, 1, 2, 1, 2}));
+  // Whole blocks: 21 of them fit the window of 16 MiB.
+  std::vector<uint64_t> order = {0, 0};
+  for (int i = 0; i < 21; ++i) order.insert(order.end(), {1, 2});
+  EXPECT_EQ(Drain(), order);
   ASSERT_TRUE(Credit(2, 1 << 20).ok());
   EXPECT_EQ(Drain(), (std::vector<uint64_t>{2}));
   ASSERT_TRUE(Credit(1, 4 << 20).ok());
   queue_.Commit(TestAttempt(1), {});
-  EXPECT_EQ(Drain(), (std::vector<uint64_t>{1, 1, 0}));
-  Run();
-  EXPECT_EQ(acknowledged_, uint64_t{5} << 20);
+  EXPECT_EQ(Drain(), (std::vector<uint64_t>{1, 1, 1, 0}));
+  EXPECT_EQ(queue_.Backlog(TestAttempt(1)), uint64_t{14} << 20);
+  EXPECT_EQ(queue_.Backlog(TestAttempt(2)), uint64_t{17} << 20);
+  queue_.Close(TestAttempt(2));
+  EXPECT_EQ(queue_.Backlog(TestAttempt(2)), 0u);
+}
+
+TEST_F(SendQueueTest, TheCrcOfAFrameIsTakenFromSealsAndElseFromTheBytes) {
+  for (kv::BlockId block : {0, 1, 2}) {
+    const auto piece = arena_->Piece(0, 0, block);
+    std::fill(piece.begin(), piece.end(), static_cast<std::byte>(block + 1));
+  }
+  queue_.Open(TestAttempt(1), 1);
+  queue_.Send(TestAttempt(1), {0, 0, {2}});
+  queue_.Next();  // open
+  const auto frame = queue_.Next();
+  const auto crc = [&] {
+    return ExtendCrc32c(Crc32c(AsBytes(frame->bytes)), std::as_const(*arena_).Piece(0, 0, 2));
+  };
+  EXPECT_EQ(queue_.FrameCrc(*frame), crc());
+  arena_->seals()->Seal(arena_->view(), 0, 2);
+  EXPECT_EQ(queue_.FrameCrc(*frame), crc());
+  // Damage after the seal is not hidden by a new CRC: the sink will find it.
+  const uint32_t sealed = crc();
+  arena_->Piece(0, 0, 2)[5] ^= std::byte{1};
+  EXPECT_EQ(queue_.FrameCrc(*frame), sealed);
+  arena_->seals()->Break(0, 2);
+  EXPECT_EQ(queue_.FrameCrc(*frame), crc());
 }
 
 TEST_F(SendQueueTest, AClosedTransferIsReportedWhenNothingIsRead) {

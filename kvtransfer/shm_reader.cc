@@ -21,6 +21,9 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kHugePage = uint64_t{2} << 20;
+// Copied at once, when the references are there: two threads that copy wait for each other less
+// often.
+constexpr size_t kBatchBytes = size_t{2} << 20;
 
 }  // namespace
 
@@ -104,22 +107,28 @@ absl::StatusOr<bool> ShmReader::Receive(int socket) {
 
 absl::StatusOr<bool> ShmReader::ReadSome(int socket, ReceiveConnection& connection) {
   const uint32_t max_body = connection.greeted() ? kMaxBodyBytes : 64;
-  BATON_ASSIGN_OR_RETURN(const auto frame, buffer_.Next(max_body));
-  if (!frame.has_value()) return Receive(socket);
-  BATON_RETURN_IF_ERROR(Handle(*frame, connection));
+  while (pending_bytes_ < kBatchBytes) {
+    BATON_ASSIGN_OR_RETURN(const auto frame, buffer_.Next(max_body));
+    if (!frame.has_value()) {
+      if (pending_.empty()) return Receive(socket);
+      break;
+    }
+    if (frame->type != FrameType::kPieceRef) {
+      CopyPending(connection);
+      BATON_RETURN_IF_ERROR(Handle(*frame, connection));
+      return true;
+    }
+    BATON_RETURN_IF_ERROR(OnPieceRef(frame->body, connection));
+  }
+  CopyPending(connection);
   return true;
 }
 
 absl::Status ShmReader::Handle(const FrameBuffer::Whole& frame, ReceiveConnection& connection) {
-  const bool ours = frame.type == FrameType::kShmArena || frame.type == FrameType::kPieceRef;
-  if (!ours) return connection.OnFrame(frame.type, frame.body);
+  if (frame.type != FrameType::kShmArena) return connection.OnFrame(frame.type, frame.body);
   if (!connection.greeted()) return absl::InvalidArgumentError("the first frame is not a hello");
-  if (frame.type == FrameType::kShmArena) {
-    BATON_ASSIGN_OR_RETURN(ShmArenaFrame arena, DecodeShmArena(frame.body));
-    return OnArena(std::move(arena));
-  }
-  BATON_ASSIGN_OR_RETURN(const PieceRefFrame reference, DecodePieceRef(frame.body));
-  return OnPieceRef(reference, connection);
+  BATON_ASSIGN_OR_RETURN(ShmArenaFrame arena, DecodeShmArena(frame.body));
+  return OnArena(std::move(arena));
 }
 
 absl::Status ShmReader::OnArena(ShmArenaFrame frame) {
@@ -171,37 +180,67 @@ bool ShmReader::StillValid(const PieceRefFrame& frame) const {
   return valid;
 }
 
-uint32_t ShmReader::Copy(const PieceRefFrame& frame, const Landing& landing) const {
+CopyRun ShmReader::RunOf(const PieceRefFrame& frame, const Landing& landing) const {
   const PieceHeader& header = frame.header;
   const uint64_t piece_bytes = layout_.PieceBytes(header.layer, header.arena);
   const std::byte* const region =
       memory_.data() + arena_.regions[uint64_t{header.layer} * arena_.arenas + header.arena].offset;
-  uint32_t crc = Crc32c(AsBytes(EncodePieceHead(header)));
+  CopyRun run;
+  run.crc = Crc32c(AsBytes(EncodePieceHead(header)));
+  run.parts.reserve(frame.blocks.size());
   uint64_t offset = header.offset;
   for (size_t i = 0; i < landing.targets().size(); ++i, offset = 0) {
     const auto target = landing.targets()[i];
-    const std::byte* const from = region + frame.blocks[i] * piece_bytes + offset;
-    crc = CopyAndCrc32c(target.data(), from, target.size(), crc);
+    run.parts.push_back(
+        {target.data(), region + frame.blocks[i] * piece_bytes + offset, target.size()});
   }
-  return crc;
+  return run;
 }
 
-absl::Status ShmReader::OnPieceRef(const PieceRefFrame& frame, ReceiveConnection& connection) {
+// Whether a piece of the same place waits: what comes now continues or repeats it, and is checked
+// against what has landed.
+bool ShmReader::ContinuesPending(const PieceHeader& header) const {
+  return std::any_of(pending_.begin(), pending_.end(), [&](const Pending& pending) {
+    const PieceHeader& other = pending.frame.header;
+    return other.attempt == header.attempt && other.layer == header.layer &&
+           other.arena == header.arena;
+  });
+}
+
+absl::Status ShmReader::OnPieceRef(std::string_view body, ReceiveConnection& connection) {
+  if (!connection.greeted()) return absl::InvalidArgumentError("the first frame is not a hello");
   if (memory_.data() == nullptr) return absl::InvalidArgumentError("reference without an arena");
+  BATON_ASSIGN_OR_RETURN(PieceRefFrame frame, DecodePieceRef(body));
+  if (ContinuesPending(frame.header)) CopyPending(connection);
   BATON_ASSIGN_OR_RETURN(Landing landing, connection.BeginPiece(frame.header));
   BATON_RETURN_IF_ERROR(CheckReference(frame));
-  using Verdict = ReceiveConnection::Verdict;
-  Verdict verdict = Verdict::kGivenUp;
-  if (connection.Enter(landing)) {
-    if (StillValid(frame)) {
-      const uint32_t crc = Copy(frame, landing);
-      // What was copied while the source took its blocks back is not the piece, nor damage.
-      if (StillValid(frame)) verdict = crc == frame.crc ? Verdict::kIntact : Verdict::kDamaged;
-    }
-    connection.Leave(landing);
-  }
-  connection.EndPiece(landing, verdict);
+  pending_bytes_ += landing.length();
+  pending_.push_back({std::move(frame), std::move(landing)});
   return absl::OkStatus();
+}
+
+void ShmReader::CopyPending(ReceiveConnection& connection) {
+  std::vector<CopyRun> runs;
+  for (Pending& pending : pending_) {
+    pending.entered = connection.Enter(pending.landing);
+    if (!pending.entered || !StillValid(pending.frame)) continue;
+    pending.run = runs.size();
+    runs.push_back(RunOf(pending.frame, pending.landing));
+  }
+  helper_.CopyAndCrc(runs);
+  for (Pending& pending : pending_) {
+    using Verdict = ReceiveConnection::Verdict;
+    Verdict verdict = Verdict::kGivenUp;
+    // What was copied while the source took its blocks back is not the piece, nor damage.
+    if (pending.run.has_value() && StillValid(pending.frame)) {
+      const bool intact = runs[*pending.run].crc == pending.frame.crc;
+      verdict = intact ? Verdict::kIntact : Verdict::kDamaged;
+    }
+    if (pending.entered) connection.Leave(pending.landing);
+    connection.EndPiece(pending.landing, verdict);
+  }
+  pending_.clear();
+  pending_bytes_ = 0;
 }
 
 }  // namespace baton::kvtransfer

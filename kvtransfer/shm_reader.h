@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kv/layout.h"
+#include "kvtransfer/copy_helper.h"
 #include "kvtransfer/frame.h"
 #include "kvtransfer/frame_buffer.h"
 #include "kvtransfer/receive_connection.h"
@@ -38,27 +41,41 @@ class PeerMemory {
 
 class ShmReader : public FrameReader {
  public:
-  // The sink's layout; equal to the source's (the session compared fingerprints).
-  explicit ShmReader(const kv::KvLayout& layout) : layout_(layout) {}
+  // The sink's layout; equal to the source's (the session compared fingerprints). `helper` must
+  // outlive the reader; others may use it too.
+  ShmReader(const kv::KvLayout& layout, CopyHelper& helper) : layout_(layout), helper_(helper) {}
 
   absl::StatusOr<bool> ReadSome(int socket, ReceiveConnection& connection) override;
 
  private:
+  // A reference that was checked and is not copied yet.
+  struct Pending {
+    PieceRefFrame frame;
+    Landing landing;
+    bool entered = false;
+    std::optional<size_t> run =
+        std::nullopt;  // which of the runs that are copied; nothing: given up
+  };
+
   absl::StatusOr<bool> Receive(int socket);
   absl::Status Handle(const FrameBuffer::Whole& frame, ReceiveConnection& connection);
   absl::Status OnArena(ShmArenaFrame frame);
-  absl::Status OnPieceRef(const PieceRefFrame& frame, ReceiveConnection& connection);
+  absl::Status OnPieceRef(std::string_view body, ReceiveConnection& connection);
   absl::Status CheckReference(const PieceRefFrame& frame) const;
   bool StillValid(const PieceRefFrame& frame) const;
-  // The CRC of what was copied.
-  uint32_t Copy(const PieceRefFrame& frame, const Landing& landing) const;
+  bool ContinuesPending(const PieceHeader& header) const;
+  CopyRun RunOf(const PieceRefFrame& frame, const Landing& landing) const;
+  void CopyPending(ReceiveConnection& connection);
 
   const kv::KvLayout layout_;
+  CopyHelper& helper_;
   FrameBuffer buffer_;
   std::vector<UniqueFd> fds_;  // received, not used yet
   ShmArenaFrame arena_;
   PeerMemory memory_;
   PeerMemory generations_;
+  std::vector<Pending> pending_;
+  size_t pending_bytes_ = 0;
 };
 
 }  // namespace baton::kvtransfer

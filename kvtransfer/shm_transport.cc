@@ -32,6 +32,9 @@ class ShmConnection : public DataConnection {
     connection_->Commit(attempt, std::move(message));
   }
   void Close(const AttemptId& attempt) override { connection_->Close(attempt); }
+  uint64_t Backlog(const AttemptId& attempt) const override {
+    return connection_->Backlog(attempt);
+  }
 
  private:
   const std::unique_ptr<ShmGenerations> generations_;
@@ -78,7 +81,10 @@ absl::StatusOr<std::unique_ptr<DataListener>> ShmTransport::Listen(ReceiveTable&
   params.address = std::string(kPrefix) + name;
   params.max_connections = options_.max_connections;
   params.admit = CheckPeerUser;
-  params.make_reader = [&layout = table.layout()] { return std::make_unique<ShmReader>(layout); };
+  if (helper_ == nullptr) helper_ = std::make_unique<CopyHelper>();
+  params.make_reader = [&layout = table.layout(), &helper = *helper_] {
+    return std::make_unique<ShmReader>(layout, helper);
+  };
   return std::make_unique<SocketListener>(std::move(params), table);
 }
 

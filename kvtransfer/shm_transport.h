@@ -12,12 +12,13 @@
 
 #include "common/executor.h"
 #include "kv/arena.h"
+#include "kvtransfer/copy_helper.h"
 #include "kvtransfer/transport.h"
 
 namespace baton::kvtransfer {
 
-// One thread per connection on either side, and one that accepts. Addresses are "shm:NAME"; NAME is
-// random and only peers of the same user may connect.
+// One thread per connection on either side, one that accepts and one that helps to copy. Addresses
+// are "shm:NAME"; NAME is random and only peers of the same user may connect.
 class ShmTransport : public Transport {
  public:
   struct Options {
@@ -37,6 +38,7 @@ class ShmTransport : public Transport {
   const Options options_;
   Executor& executor_;
   kv::KvArena* const arena_;
+  std::unique_ptr<CopyHelper> helper_;  // from the first Listen on; of all connections
 };
 
 }  // namespace baton::kvtransfer

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <utility>
 
-#include "common/crc32c.h"
 #include "common/status_macros.h"
 #include "kvtransfer/frame.h"
 
@@ -18,8 +17,9 @@ namespace baton::kvtransfer {
 namespace {
 
 constexpr size_t kTableBytes = kGenerationSlots * sizeof(uint64_t);
-// So much of blocks per call: the sink copies while the next CRCs are computed.
-constexpr size_t kBatchBytes = size_t{512} << 10;
+// So much of blocks per call: fewer wake the sink more often, and without seals it copies while the
+// next CRCs are computed.
+constexpr size_t kBatchBytes = size_t{2} << 20;
 
 ShmArenaFrame Describe(const kv::KvArena& arena) {
   const kv::KvLayout& layout = arena.layout();
@@ -84,12 +84,11 @@ absl::Status ShmWriter::Start(SendQueue& queue) {
 
 std::string ShmWriter::Reference(const OutFrame& frame, SendQueue& queue) {
   if (!frame.is_piece()) return frame.bytes;
-  PieceRefFrame reference{frame.header, Crc32c(AsBytes(frame.bytes)), frame.generation_slot,
-                          frame.generation, frame.blocks};
   if (!queue.Enter(frame)) return "";
-  for (const auto span : frame.payload) reference.crc = ExtendCrc32c(reference.crc, span);
+  const uint32_t crc = queue.FrameCrc(frame);
   queue.Leave(frame);
-  return Encode(reference);
+  return Encode(
+      PieceRefFrame{frame.header, crc, frame.generation_slot, frame.generation, frame.blocks});
 }
 
 void ShmWriter::Fill(SendQueue& queue) {

@@ -64,6 +64,7 @@ absl::Status SocketError(std::string_view what) {
 Wakeup::Wakeup() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) { BATON_CHECK(fd_.valid()); }
 
 void Wakeup::Signal() {
+  if (signalled_.exchange(true)) return;
   const uint64_t one = 1;
   // Full only when it is signalled already.
   [[maybe_unused]] const ssize_t n = write(fd_.get(), &one, sizeof one);
@@ -72,6 +73,8 @@ void Wakeup::Signal() {
 void Wakeup::Clear() {
   uint64_t count;
   [[maybe_unused]] const ssize_t n = read(fd_.get(), &count, sizeof count);
+  // An exchange: what was done before a Signal that came too early to write is seen from here on.
+  signalled_.exchange(false);
 }
 
 Ready WaitReady(int socket, bool write, Wakeup& wakeup, Duration timeout) {

@@ -2,6 +2,7 @@
 #ifndef BATON_KVTRANSFER_SOCKET_H_
 #define BATON_KVTRANSFER_SOCKET_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -46,6 +47,7 @@ class Wakeup {
 
  private:
   UniqueFd fd_;
+  std::atomic<bool> signalled_{false};  // spares the system call while nobody has cleared it
 };
 
 struct Ready {

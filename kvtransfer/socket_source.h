@@ -42,6 +42,7 @@ class SocketSource : public DataConnection {
     queue_.Commit(attempt, std::move(message));
   }
   void Close(const AttemptId& attempt) override { queue_.Close(attempt); }
+  uint64_t Backlog(const AttemptId& attempt) const override { return queue_.Backlog(attempt); }
 
  private:
   absl::Status Run();

@@ -66,7 +66,7 @@ void SourceSession::Commit(SourceAttempt& attempt, CommitMessage message) {
   if (data_ == nullptr) return;  // lost just now: OnEnded is on its way
   attempt.state = SourceState::kCommitting;
   attempt.commit_called = source_.executor_.Now();
-  attempt.backlog_at_commit = attempt.end.bytes - attempt.acknowledged;
+  attempt.backlog_at_commit = data_->Backlog(attempt.id);
   data_->Commit(attempt.id, std::move(message));
 }
 
@@ -251,11 +251,6 @@ void SourceSession::DropData() {
         break;
     }
   }
-}
-
-void SourceSession::OnAcknowledged(const AttemptId& id, uint64_t bytes) {
-  SourceAttempt* const attempt = Find(id);
-  if (attempt != nullptr) attempt->acknowledged += bytes;
 }
 
 void SourceSession::OnCommitReply(const AttemptId& id, Cause cause) {

@@ -29,7 +29,6 @@ struct SourceAttempt {
   std::vector<uint32_t> first_needed;
   uint64_t secret = 0;
   bool counted = false;  // in baton_transfers_in_flight
-  uint64_t acknowledged = 0;
   Time last_ship{};
   Time commit_called{};
   uint64_t backlog_at_commit = 0;
@@ -58,7 +57,6 @@ class SourceSession : private SourceStream::Listener, private DataConnection::Li
   void OnClosed(absl::Status status) override;
 
   void OnConnected() override;
-  void OnAcknowledged(const AttemptId& attempt, uint64_t bytes) override;
   void OnCommitReply(const AttemptId& attempt, Cause cause) override;
   void OnTransferClosed(const AttemptId& attempt) override;
   void OnEnded(absl::Status status) override;

@@ -36,6 +36,7 @@ struct ScriptedConnection : DataConnection {
   void Send(const AttemptId&, const BlockRun&) override { calls.push_back("send"); }
   void Commit(const AttemptId&, CommitMessage) override { calls.push_back("commit"); }
   void Close(const AttemptId&) override { calls.push_back("close"); }
+  uint64_t Backlog(const AttemptId&) const override { return 0; }
   std::vector<std::string>& calls;
 };
 

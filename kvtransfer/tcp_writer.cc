@@ -41,13 +41,11 @@ void TcpWriter::Add(OutFrame frame, SendQueue& queue) {
   pending.parts.push_back(Part(added.bytes.data(), added.bytes.size()));
   if (added.is_piece()) {
     if (!queue.Enter(added)) return batch_.pop_back();
-    uint32_t crc = Crc32c(AsBytes(added.bytes));
     for (const auto span : added.payload) {
-      crc = ExtendCrc32c(crc, span);
       pending.parts.push_back(Part(span.data(), span.size()));
     }
+    pending.trailer = EncodeTrailer(queue.FrameCrc(added));
     queue.Leave(added);
-    pending.trailer = EncodeTrailer(crc);
     pending.parts.push_back(Part(pending.trailer.data(), pending.trailer.size()));
   }
   for (const iovec& part : pending.parts) pending.bytes += part.iov_len;

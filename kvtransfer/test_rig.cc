@@ -21,6 +21,7 @@ kv::KvLayout SmallLayout() {
 std::unique_ptr<kv::KvArena> MakeArena(const kv::KvLayout& layout, uint32_t blocks,
                                        bool shareable) {
   kv::KvArena::Options options;
+  options.sealed = true;
   options.blocks.assign(layout.groups.size(), blocks);
   options.shareable = shareable;
   auto arena = kv::KvArena::Create(layout, options);

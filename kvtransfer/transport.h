@@ -52,8 +52,6 @@ class DataConnection {
    public:
     virtual ~Listener() = default;
     virtual void OnConnected() = 0;
-    // The sink has taken `bytes` more of this transfer (its credit came back).
-    virtual void OnAcknowledged(const AttemptId& attempt, uint64_t bytes) = 0;
     // CAUSE_UNSPECIFIED: committed.
     virtual void OnCommitReply(const AttemptId& attempt, Cause cause) = 0;
     // After Close(): nothing of the transfer's blocks is read any more. Once.
@@ -73,6 +71,10 @@ class DataConnection {
   virtual void Commit(const AttemptId& attempt, CommitMessage message) = 0;
   // Ends the transfer; what is not sent yet is dropped. Also after a commit reply.
   virtual void Close(const AttemptId& attempt) = 0;
+
+  // Bytes of blocks given to Send that the sink has not credited yet; it credits in steps of two
+  // megabytes. 0 when the transfer is not open here.
+  virtual uint64_t Backlog(const AttemptId& attempt) const = 0;
 };
 
 // The sink's end: takes connections as long as it lives. Its destructor ends them all and returns

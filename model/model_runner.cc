@@ -24,7 +24,7 @@ ModelRunner::ModelRunner(LoadedModel& model, const kv::KvView& kv, Executor& exe
     : layers_(model.config.num_layers),
       executor_(executor),
       alive_(std::make_shared<bool>(true)),
-      step_runner_(model, kv, options.max_rows),
+      step_runner_(model, kv, options.seals, options.max_rows),
       thread_([this] { Run(); }) {}
 
 ModelRunner::~ModelRunner() {

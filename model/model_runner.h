@@ -21,7 +21,8 @@ namespace baton::model {
 class ModelRunner final : public engine::ModelRunner {
  public:
   struct Options {
-    uint32_t max_rows = 64;  // tokens of one step: the engine's token budget
+    uint32_t max_rows = 64;           // tokens of one step: the engine's token budget
+    kv::PieceSeals* seals = nullptr;  // of the arena of `kv`, where blocks are shipped from it
   };
 
   // All must outlive the runner. From now on only the runner's thread uses model's backend.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/crc32c.h"
 #include "common/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -84,9 +85,10 @@ class ModelRunnerTest : public ::testing::Test {
     model_ = *std::move(model);
     kv::KvArena::Options arena;
     arena.blocks = {16};
+    arena.sealed = true;
     arena_ = *kv::KvArena::Create(model_.layout, arena);
     runner_ = std::make_unique<ModelRunner>(model_, arena_->view(), executor_,
-                                            ModelRunner::Options{kMaxRows});
+                                            ModelRunner::Options{kMaxRows, arena_->seals()});
     runner_->SetListener(&recorder_);
   }
 
@@ -133,6 +135,50 @@ class ModelRunnerTest : public ::testing::Test {
   engine::StepId last_step_ = 0;
   std::unique_ptr<ModelRunner> runner_;
 };
+
+TEST_F(ModelRunnerTest, SealsTheBlocksThatAreReadyToShip) {
+  const uint32_t block_size = model_.layout.block_size;
+  const auto sealed = [&](kv::BlockId block) {
+    size_t right = 0;
+    for (uint32_t layer = 0; layer < model_.layout.layers.size(); ++layer) {
+      for (uint32_t arena = 0; arena < 2; ++arena) {
+        const uint32_t crc = Crc32c(std::as_const(*arena_).Piece(layer, arena, block));
+        right += arena_->seals()->Crc(layer, arena, block) == crc ? 1 : 0;
+      }
+    }
+    return right == 2 * model_.layout.layers.size();
+  };
+  const auto broken = [&](kv::BlockId block) {
+    for (uint32_t layer = 0; layer < model_.layout.layers.size(); ++layer) {
+      if (arena_->seals()->Crc(layer, 0, block).has_value()) return false;
+    }
+    return true;
+  };
+  engine::StepItem chunk = Item(std::vector<TokenId>(block_size + 2, 5));  // into blocks 3 and 1
+  chunk.sample = false;
+  RunStep({chunk});
+  EXPECT_TRUE(sealed(3));
+  EXPECT_TRUE(broken(1));
+  engine::StepItem last = Item({6, 7});
+  last.start_position = block_size + 2;
+  RunStep({last});
+  EXPECT_TRUE(sealed(1));
+  engine::StepItem more = Item({8});
+  more.start_position = block_size + 4;
+  more.sample = false;
+  RunStep({more});
+  EXPECT_TRUE(broken(1));
+  engine::Step again;
+  again.id = ++last_step_;
+  again.zero_blocks = {{0, 3}};
+  again.items = {Item({9})};
+  again.items[0].block_tables = {{2}};
+  again.items[0].sample = false;
+  runner_->Submit(std::move(again));
+  recorder_.done = false;
+  while (!recorder_.done) executor_.RunOne();
+  EXPECT_TRUE(broken(3));
+}
 
 TEST_F(ModelRunnerTest, LayersAreReadyInOrderBeforeTheStepIsDone) {
   for (const size_t rows : {3u, 40u}) {  // announced at the end, and while the step runs

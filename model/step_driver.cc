@@ -13,6 +13,7 @@ absl::StatusOr<std::unique_ptr<StepDriver>> StepDriver::Create(LoadedModel& mode
   kv::KvArena::Options options;
   options.blocks.assign(model.layout.groups.size(),
                         (positions + model.layout.block_size - 1) / model.layout.block_size);
+  options.sealed = true;  // as a prefill worker's: what sealing costs belongs to the figures
   BATON_ASSIGN_OR_RETURN(auto arena, kv::KvArena::Create(model.layout, options));
   return std::unique_ptr<StepDriver>(new StepDriver(model, std::move(arena), max_rows));
 }
@@ -22,8 +23,8 @@ StepDriver::StepDriver(LoadedModel& model, std::unique_ptr<kv::KvArena> arena, u
   std::iota(table_.begin(), table_.end(), 0);
   loop_.Start();
   OnLoop([&] {
-    runner_ =
-        std::make_unique<ModelRunner>(model, arena_->view(), loop_, ModelRunner::Options{max_rows});
+    runner_ = std::make_unique<ModelRunner>(model, arena_->view(), loop_,
+                                            ModelRunner::Options{max_rows, arena_->seals()});
     runner_->SetListener(this);
   });
 }

@@ -36,9 +36,11 @@ std::vector<TokenId> TokensOf(const engine::Step& step) {
 
 }  // namespace
 
-StepRunner::StepRunner(LoadedModel& model, const kv::KvView& kv, uint32_t max_rows)
+StepRunner::StepRunner(LoadedModel& model, const kv::KvView& kv, kv::PieceSeals* seals,
+                       uint32_t max_rows)
     : model_(model),
       kv_(kv),
+      seals_(seals),
       transformer_(model.config, model.weights, *model.rope, *model.backend,
                    {max_rows, std::min(max_rows, kLogitRows)}) {}
 
@@ -50,10 +52,30 @@ engine::StepResult StepRunner::Run(const engine::Step& step,
   if (!result.status.ok()) return result;
   for (const kv::BlockRef& ref : step.zero_blocks) {
     model_.backend->ZeroBlock(kv_, ref.group, ref.block);
+    if (seals_ != nullptr) seals_->BreakBlock(ref.group, ref.block);
   }
-  transformer_.Forward(TokensOf(step), BatchOf(step), kv_, layer_stored);
+  transformer_.Forward(TokensOf(step), BatchOf(step), kv_, [&](uint32_t layer) {
+    if (seals_ != nullptr) SealLayer(step, layer);
+    layer_stored(layer);
+  });
   result.items = SampleItems(step);
   return result;
+}
+
+void StepRunner::SealLayer(const engine::Step& step, uint32_t layer) {
+  const uint32_t block_size = model_.layout.block_size;
+  for (const engine::StepItem& item : step.items) {
+    const auto& table = item.block_tables[model_.layout.layers[layer].group];
+    const size_t end = item.start_position + item.tokens.size();
+    for (size_t i = item.start_position / block_size; i * block_size < end; ++i) {
+      // Where sampling begins the prompt ends, and its last block is shipped as it is.
+      if ((i + 1) * block_size <= end || item.sample) {
+        seals_->Seal(kv_, layer, table[i]);
+      } else {
+        seals_->Break(layer, table[i]);
+      }
+    }
+  }
 }
 
 std::vector<engine::ItemResult> StepRunner::SampleItems(const engine::Step& step) {

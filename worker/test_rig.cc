@@ -33,9 +33,11 @@ WorkerOptions MakeOptions(const RigWorker::Options& rig, const RigModel& model) 
   return options;
 }
 
-std::unique_ptr<kv::KvArena> MakeRigArena(const kv::KvLayout& layout, uint32_t blocks) {
+std::unique_ptr<kv::KvArena> MakeRigArena(const kv::KvLayout& layout,
+                                          const RigWorker::Options& rig) {
   kv::KvArena::Options options;
-  options.blocks.assign(layout.groups.size(), blocks);
+  options.blocks.assign(layout.groups.size(), rig.blocks);
+  options.sealed = rig.role == v1::ROLE_PREFILL;
   auto arena = kv::KvArena::Create(layout, options);
   BATON_CHECK(arena.ok());
   return *std::move(arena);
@@ -79,7 +81,7 @@ RigWorker::RigWorker(SimWorld& world, kvtransfer::InProcessNetwork& network, Rig
       random(options.number),
       dialer(executor, rig_sinks),
       sinks(rig_sinks),
-      arena(MakeRigArena(model.layout, options.blocks)),
+      arena(MakeRigArena(model.layout, options)),
       runner(model.make_runner(executor, *arena)),
       core(std::make_unique<WorkerCore>(
           MakeOptions(options, model),

@@ -96,8 +96,10 @@ WorkerNode::~WorkerNode() {
 absl::Status WorkerNode::MakeArena() {
   kv::KvArena::Options options;
   options.blocks = options_.worker.pool_blocks;
-  // Only a source shows its memory to others.
-  options.shareable = options_.worker.role == v1::ROLE_PREFILL && Uses(options_.transport, "shm");
+  // Only a source shows its memory to others and ships blocks.
+  const bool source = options_.worker.role == v1::ROLE_PREFILL;
+  options.shareable = source && Uses(options_.transport, "shm");
+  options.sealed = source;
   BATON_ASSIGN_OR_RETURN(arena_, kv::KvArena::Create(model_.layout, options));
   TouchEveryPage(*arena_);
   return absl::OkStatus();
@@ -114,6 +116,7 @@ absl::Status WorkerNode::Start(const std::string& transfer_address,
   }
   model::ModelRunner::Options runner_options;
   runner_options.max_rows = options_.worker.step_tokens;
+  runner_options.seals = arena_->seals();
   runner_ = std::make_unique<model::ModelRunner>(model_, arena_->view(), loop_, runner_options);
   core_ = std::make_unique<WorkerCore>(
       options_.worker,

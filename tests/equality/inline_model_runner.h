@@ -7,7 +7,7 @@
 
 #include "common/executor.h"
 #include "engine/model_runner.h"
-#include "kv/layout.h"
+#include "kv/arena.h"
 #include "model/load.h"
 #include "model/step_runner.h"
 
@@ -17,9 +17,9 @@ namespace baton {
 class InlineModelRunner final : public engine::ModelRunner {
  public:
   // All must outlive the runner; nothing posted to `executor` may run after it.
-  InlineModelRunner(model::LoadedModel& model, const kv::KvView& kv, Executor& executor,
+  InlineModelRunner(model::LoadedModel& model, kv::KvArena& kv, Executor& executor,
                     uint32_t max_rows)
-      : executor_(executor), step_runner_(model, kv, max_rows) {}
+      : executor_(executor), step_runner_(model, kv.view(), kv.seals(), max_rows) {}
 
   void SetListener(Listener* listener) override { listener_ = listener; }
   void Submit(engine::Step step) override;

@@ -105,7 +105,7 @@ Outcome OnVirtualTime(model::LoadedModel& loaded) {
   SimWorld world;
   SimExecutor executor(world, "worker");
   Recorder recorder;
-  InlineModelRunner runner(loaded, arena->view(), executor, kMaxRows);
+  InlineModelRunner runner(loaded, *arena, executor, kMaxRows);
   runner.SetListener(&recorder);
   for (engine::Step& step : Steps()) {
     runner.Submit(std::move(step));

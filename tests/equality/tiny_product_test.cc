@@ -63,8 +63,7 @@ struct TinyModel {
   }
   RigModel ForRig(uint32_t step_tokens) {
     return {loaded.layout, &*vocab, [this, step_tokens](Executor& executor, kv::KvArena& arena) {
-              return std::make_unique<InlineModelRunner>(loaded, arena.view(), executor,
-                                                         step_tokens);
+              return std::make_unique<InlineModelRunner>(loaded, arena, executor, step_tokens);
             }};
   }
   model::LoadedModel loaded;
