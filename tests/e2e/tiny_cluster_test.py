@@ -334,11 +334,19 @@ class StoppedCluster(unittest.TestCase):
         text = os.path.join(self.directory, "not.gguf")
         with open(text, "w", encoding="utf-8") as file:
             file.write("not a model")
-        for path in (text, "/does/not/exist.gguf"):
+        with open(tiny_model(self.directory), "rb") as file:
+            model = file.read()
+        llama = b"\x05" + bytes(7) + b"llama"
+        self.assertIn(llama, model)
+        other = os.path.join(self.directory, "other.gguf")
+        with open(other, "wb") as file:
+            file.write(model.replace(llama, llama[:8] + b"bloom", 1))
+        for path, word in ((text, b"not.gguf"), ("/does/not/exist.gguf", b"exist.gguf"),
+                           (other, b"'bloom'")):
             done = subprocess.run([*Cluster(path).command], capture_output=True, timeout=60,
                                   check=False)
             self.assertEqual(done.returncode, 1)
-            self.assertIn(os.path.basename(path).encode(), done.stderr)
+            self.assertIn(word, done.stderr)
             self.assertEqual(done.stderr.count(b"\n"), 1, done.stderr)
 
     def test_up_stops_everything_it_started(self):
