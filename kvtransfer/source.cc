@@ -79,9 +79,9 @@ void TransferSource::Commit(const AttemptId& id, CommitMessage message) {
   if (attempt != nullptr) attempt->session->Commit(*attempt, std::move(message));
 }
 
-void TransferSource::Release(const AttemptId& id) {
+void TransferSource::Release(const AttemptId& id, Cause why) {
   SourceAttempt* const attempt = Find(id);
-  if (attempt != nullptr) attempt->session->Release(*attempt);
+  if (attempt != nullptr) attempt->session->Release(*attempt, why);
 }
 
 std::optional<SourceState> TransferSource::state(const AttemptId& id) const {

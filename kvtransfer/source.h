@@ -121,8 +121,9 @@ class TransferSource {
   void Commit(const AttemptId& attempt, CommitMessage message);
 
   // Ends it in any state before commit; OnEnded follows (kReleased, or kCommitted when the sink was
-  // faster). Ignored when not live.
-  void Release(const AttemptId& attempt);
+  // faster). `why` goes to the sink: CAUSE_UNSPECIFIED when the router is told, or knows, what
+  // becomes of the attempt; with any other cause the sink tells it. Ignored when not live.
+  void Release(const AttemptId& attempt, Cause why = worker::v1::CAUSE_UNSPECIFIED);
 
   // Smoothed over real transfers: what was on its way when Commit was called, over the time until
   // the reply. 0: no transfer was large enough (1 MiB) yet.

@@ -70,13 +70,11 @@ void SourceSession::Commit(SourceAttempt& attempt, CommitMessage message) {
   data_->Commit(attempt.id, std::move(message));
 }
 
-void SourceSession::Release(SourceAttempt& attempt) {
+void SourceSession::Release(SourceAttempt& attempt, Cause why) {
   constexpr Cause kCause = worker::v1::CAUSE_RELEASED;
   Note(attempt, SourceEvent::kRelease);
   if (attempt.state == SourceState::kEnding) return;
-  if (attempt.state != SourceState::kConnecting) {
-    SendRelease(attempt, worker::v1::CAUSE_UNSPECIFIED);
-  }
+  if (attempt.state != SourceState::kConnecting) SendRelease(attempt, why);
   const bool data_open =
       attempt.state == SourceState::kGranted || attempt.state == SourceState::kCommitting;
   if (data_open && data_ != nullptr) {

@@ -50,7 +50,7 @@ class SourceSession : private SourceStream::Listener, private DataConnection::Li
   void Reserve(SourceAttempt& attempt);
   void Ship(SourceAttempt& attempt, const BlockRun& run);
   void Commit(SourceAttempt& attempt, CommitMessage message);
-  void Release(SourceAttempt& attempt);
+  void Release(SourceAttempt& attempt, Cause why);
 
  private:
   void OnMessage(transfer::v1::SessionResponse message) override;

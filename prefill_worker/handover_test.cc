@@ -304,6 +304,21 @@ TEST_F(HandoverTest, RouterLostAtOneSideReleasesTheOther) {
   ExpectIdle();
 }
 
+// After FirstToken the router waits for the sink's word; the source that lost it gives the KV up.
+TEST_F(HandoverTest, RouterThatLosesOnlyTheSourceHearsFromTheSink) {
+  Start();
+  hold_data_ = true;
+  ASSERT_TRUE(Submit(State(1)).ok());
+  world_.RunFor(milliseconds(500));
+  ASSERT_TRUE(to_prefill_->EventsOf(RigAttempt(1)).back().has_first_token());
+  to_prefill_->Crash();
+  world_.RunFor(seconds(1));
+  const std::vector<v1::WorkerEvent> events = to_decode_->EventsOf(RigAttempt(1));
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].lost().cause(), v1::CAUSE_PEER_LOST);
+  ExpectIdle();
+}
+
 // Cancel at any moment: the source and the sink are told, both have their blocks back in 2 s.
 TEST_F(HandoverTest, CancelAtAnyMomentFreesBothSides) {
   for (int after_us = 0; after_us < 6000; after_us += 50) {

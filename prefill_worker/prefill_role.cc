@@ -344,11 +344,13 @@ void PrefillRole::DropRouter(const Epoch& router, v1::Cause /*cause*/) {
        it != attempts_.end() && it->first.router == router;) {
     Attempt& attempt = *(it++)->second;
     Note(attempt, PrefillEvent::kRouterLost);
-    Finish(attempt, std::nullopt);
+    // It may be alive and wait for the sink's word.
+    Finish(attempt, std::nullopt, v1::CAUSE_PEER_LOST);
   }
 }
 
-void PrefillRole::Finish(Attempt& attempt, std::optional<v1::WorkerEvent> event) {
+void PrefillRole::Finish(Attempt& attempt, std::optional<v1::WorkerEvent> event,
+                         v1::Cause to_sink) {
   if (attempt.state == PrefillState::kEnding) return;
   const AttemptId id = attempt.id();
   const bool silent = attempt.state == PrefillState::kCommitting;
@@ -358,7 +360,7 @@ void PrefillRole::Finish(Attempt& attempt, std::optional<v1::WorkerEvent> event)
   attempt.patience.Cancel();
   if (attempt.sequence.has_value()) context_.engine.Remove(*std::exchange(attempt.sequence, {}));
   if (!source_.state(id).has_value()) return Forget(id);
-  source_.Release(id);  // OnEnded follows
+  source_.Release(id, to_sink);  // OnEnded follows
   context_.sessions.Touch();
 }
 

@@ -70,8 +70,10 @@ class PrefillRole : public Role, private kvtransfer::TransferSource::Host {
   void Commit(Attempt& attempt, const engine::TokenEvent& event);
 
   // The one way out. Tells the router by `event` when there is one, stops computing, and gives the
-  // blocks back: at once, or when the source reads them no more.
-  void Finish(Attempt& attempt, std::optional<v1::WorkerEvent> event);
+  // blocks back: at once, or when the source reads them no more. With a cause the sink tells the
+  // router in our place.
+  void Finish(Attempt& attempt, std::optional<v1::WorkerEvent> event,
+              v1::Cause to_sink = v1::CAUSE_UNSPECIFIED);
   void Forget(const AttemptId& id);
 
   WorkerContext& context_;

@@ -41,7 +41,7 @@ inline constexpr int kNumPrefillEvents = 15;
 // Room           Reserving  -          -          -          -           -           -
 // WaitAnswer     -          Waiting    -          -          -           -           -
 // Granted        -          Running(a) Running(a) -          -           -           -
-// NotGranted     -          next(b)    next(b)    next(b)    -           -           gone
+// NotGranted     -          next(b)    next(b)    -          -           -           -
 // Patience       -          Leaving    Leaving    -          -           -           -
 // LayerReady     -          -          -          -          ship        -           -
 // FirstToken     -          -          -          -          Commit.(c)  -           -
@@ -52,13 +52,14 @@ inline constexpr int kNumPrefillEvents = 15;
 // Released       -          -          -          next(b)    -           -           gone
 // Deadline       gone(e)    Ending(e)  Ending(e)  Ending(e)  Ending(e)   Ending(h)   -
 // Cancel         gone       Ending     Ending     Ending     Ending      Ending      ignore
-// RouterLost     gone       Ending     Ending     Ending     Ending      Ending      ignore
+// RouterLost     gone       Ending(i)  Ending(i)  Ending(i)  Ending(i)   Ending(i)   ignore
 //
 // "-": cannot occur. "gone": blocks given back, tombstone. Going to Ending calls Release.
 // (a) Started to the router. (b) the next sink is asked; after the last: NoRoom to the router,
 // gone. (c) FirstToken to the router, Commit to the sink. (d) FirstToken to the router. (e) Failed
 // to the router. (f) HandedOff to the router. (g) Failed(UNAVAILABLE, cause) to the router. (h)
-// nothing to the router: after FirstToken the sink's word decides.
+// nothing to the router: after FirstToken the sink's word decides. (i) The Release says that we
+// lost the router, and a sink that had granted tells it: it may be alive and wait for that word.
 std::string_view ToString(PrefillState state);
 std::string_view ToString(PrefillEvent event);
 
