@@ -20,10 +20,11 @@ CoreMetrics::CoreMetrics(MetricsRegistry& registry)
           registry
               .AddCounter("baton_router_attempts_total", "Placements, first ones and repetitions.")
               .Get()),
-      token_mismatches(registry
-                           .AddCounter("baton_router_token_mismatches_total",
-                                       "Repeated positions whose token differed.")
-                           .Get()),
+      token_mismatches(
+          registry
+              .AddCounter("baton_router_token_mismatches_total",
+                          "Tokens that contradict what the client saw or came where none may.")
+              .Get()),
       odd_events(registry
                      .AddCounter("baton_router_odd_events_total",
                                  "Worker events that the protocol excludes; ignored.")

@@ -24,6 +24,24 @@ absl::Status ProtocolError(const std::string& what) {
   return ErrorWithReason(absl::StatusCode::kInternal, what, kReasonProtocol);
 }
 
+// Whether a source (or else a sink) sends such events at all.
+bool Sends(bool source, WorkerEvent::EventCase event) {
+  switch (event) {
+    case WorkerEvent::kStarted:
+    case WorkerEvent::kFirstToken:
+    case WorkerEvent::kHandedOff:
+    case WorkerEvent::kNoRoom:
+      return source;
+    case WorkerEvent::kToken:
+      return !source;
+    case WorkerEvent::kLost:
+    case WorkerEvent::kFailed:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 RequestFlow::RequestFlow(uint64_t number, RequestSpec spec,
@@ -124,9 +142,10 @@ void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
     if (!event.has_lost()) context_.metrics.odd_events.Increment();
     return;
   }
+  if (!Sends(from_source, event.event_case())) return context_.metrics.odd_events.Increment();
   switch (event.event_case()) {
     case WorkerEvent::kStarted:
-      return OnStarted(worker, event.started());
+      return OnStarted(event.started());
     case WorkerEvent::kFirstToken:
       return OnToken(event.first_token().token(), from_source);
     case WorkerEvent::kToken:
@@ -144,17 +163,16 @@ void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
                        absl::Status(static_cast<absl::StatusCode>(event.failed().code()),
                                     event.failed().message()));
     default:
-      context_.metrics.odd_events.Increment();
+      return;
   }
 }
 
-void RequestFlow::OnStarted(size_t worker, const worker::v1::Started& started) {
+void RequestFlow::OnStarted(const worker::v1::Started& started) {
   const Epoch epoch = proto::Get(started.sink_epoch());
   const auto sink = std::find_if(attempt_.sinks.begin(), attempt_.sinks.end(),
                                  [&epoch](const NamedSink& s) { return s.epoch == epoch; });
-  if (!FromSource(worker) || attempt_.sink.has_value() || sink == attempt_.sinks.end()) {
-    context_.metrics.odd_events.Increment();
-    return;
+  if (attempt_.sink.has_value() || sink == attempt_.sinks.end()) {
+    return context_.metrics.odd_events.Increment();
   }
   if (Step(FlowEvent::kStarted, absl::OkStatus()) != FlowAction::kAttach) return;
   WorkerLink& link = *context_.links[sink->worker];
@@ -171,16 +189,20 @@ void RequestFlow::OnStarted(size_t worker, const worker::v1::Started& started) {
 }
 
 void RequestFlow::OnToken(const worker::v1::Token& token, bool from_source) {
-  const absl::StatusOr<bool> fresh = CheckPosition(token);
+  const bool last = token.finish_reason() != worker::v1::FINISH_REASON_UNSPECIFIED;
+  const FlowEvent event = from_source ? (last ? FlowEvent::kFirstTokenEnds : FlowEvent::kFirstToken)
+                                      : (last ? FlowEvent::kTokenEnds : FlowEvent::kToken);
+  if (ended()) {  // late: there is nothing left that it could contradict
+    Step(event, absl::OkStatus());
+    return;
+  }
+  const absl::StatusOr<bool> fresh = CheckToken(token);
   if (!fresh.ok()) {
     context_.metrics.token_mismatches.Increment();
     context_.log.Error("worker contradicted what the client saw",
                        {{"request", attempt_id().ToString()}, {"what", fresh.status().ToString()}});
     return End(fresh.status());
   }
-  const bool last = token.finish_reason() != worker::v1::FINISH_REASON_UNSPECIFIED;
-  const FlowEvent event = from_source ? (last ? FlowEvent::kFirstTokenEnds : FlowEvent::kFirstToken)
-                                      : (last ? FlowEvent::kTokenEnds : FlowEvent::kToken);
   const FlowAction action = Step(event, absl::OkStatus());
   if (action != FlowAction::kDeliver && action != FlowAction::kFinish) return;
   attempt_.prompt.Release();
@@ -188,7 +210,7 @@ void RequestFlow::OnToken(const worker::v1::Token& token, bool from_source) {
   if (action == FlowAction::kFinish) Finish(absl::OkStatus());
 }
 
-absl::StatusOr<bool> RequestFlow::CheckPosition(const worker::v1::Token& token) const {
+absl::StatusOr<bool> RequestFlow::CheckToken(const worker::v1::Token& token) const {
   const uint64_t prompt = spec_.prompt.size();
   const uint64_t next = prompt + delivered_.size();
   if (token.choice() != 0) return ProtocolError("a token of a choice that does not exist");
@@ -197,6 +219,9 @@ absl::StatusOr<bool> RequestFlow::CheckPosition(const worker::v1::Token& token) 
                          " where the next one is " + std::to_string(next));
   }
   const bool last = token.finish_reason() != worker::v1::FINISH_REASON_UNSPECIFIED;
+  if (!attempt_.sink.has_value() && !last) {
+    return ProtocolError("a token that goes on before any sink was named");
+  }
   if (token.position() == next) {
     if (token.visible_bytes() < visible_bytes_) return ProtocolError("visible bytes fell");
     if (delivered_.size() >= spec_.stop.max_tokens) return ProtocolError("more than max_tokens");

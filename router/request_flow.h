@@ -118,15 +118,16 @@ class RequestFlow {
   };
 
   worker::v1::SubmitRequest MakeSubmit() const;
-  void OnStarted(size_t worker, const worker::v1::Started& started);
+  void OnStarted(const worker::v1::Started& started);
   void OnToken(const worker::v1::Token& token, bool from_source);
   void OnHandedOff(const worker::v1::HandedOff& handed_off);
   void OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::Status& status);
 
   // Looks the cell up and moves; retries and fails when the cell says so.
   FlowAction Step(FlowEvent event, const absl::Status& why);
-  // Whether the position is new. Not OK: it contradicts what the client saw.
-  absl::StatusOr<bool> CheckPosition(const worker::v1::Token& token) const;
+  // Whether the position is new. Not OK: it contradicts what the client saw, or nobody is there to
+  // go on.
+  absl::StatusOr<bool> CheckToken(const worker::v1::Token& token) const;
   void Deliver(const worker::v1::Token& token);
   void Retry(const absl::Status& why);
   // Tells every worker of the attempt to let go.

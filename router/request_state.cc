@@ -31,8 +31,8 @@ constexpr std::array<Row, kNumFlowEvents> kTable = {{
     {Cell::kPrefilling, kS, kS, kS},                               // kSubmittedSplit
     {Cell::kDecoding, kN, kN, kS},                                 // kSubmittedAlone
     {kR, kS, kS, kS},                                              // kSubmitRefused
-    {Cell::kAttach, Cell::kAttach, kO, kO},                        // kStarted
-    {Cell::kHandoff, Cell::kHandoff, kO, kS},                      // kFirstToken
+    {Cell::kAttach, Cell::kAttach, kN, kN},                        // kStarted
+    {kN, Cell::kHandoff, kO, kS},                                  // kFirstToken
     {kL, kL, kO, kS},                                              // kFirstTokenEnds
     {Cell::kStream, Cell::kStream, Cell::kStream, Cell::kStream},  // kToken
     {kL, kL, kL, kL},                                              // kTokenEnds

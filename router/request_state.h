@@ -5,8 +5,8 @@
 //  kSubmittedSplit    Prefilling     ignore         ignore         ignore
 //  kSubmittedAlone    Decoding       -              -              ignore
 //  kSubmitRefused     retry          ignore         ignore         ignore
-//  kStarted           Prefilling+att attach         odd            odd
-//  kFirstToken        Handoff        Handoff        odd            ignore
+//  kStarted           Prefilling+att attach         -              -
+//  kFirstToken        -              Handoff        odd            ignore
 //  kFirstTokenEnds    Finished       Finished       odd            ignore
 //  kToken             Decoding       Decoding       Decoding       deliver
 //  kTokenEnds         Finished       Finished       Finished       Finished
@@ -23,7 +23,9 @@
 // overtake the answer to Submit. "retry" goes to kQueued with a new attempt number. "odd": a worker
 // broke the protocol; counted, otherwise ignored. "-": impossible, our own order of calls excludes
 // it. kFinished and kFailed ignore every event (a success may still wait for the report of its
-// handoff). A token event is compared with what the client saw before it gets here.
+// handoff). What never gets here: events that a worker in this part does not send, a Started that
+// comes again or names no sink of Submit (all odd), a token that contradicts what the client saw or
+// that goes on before any Started (kEnd, INTERNAL).
 #ifndef BATON_ROUTER_REQUEST_STATE_H_
 #define BATON_ROUTER_REQUEST_STATE_H_
 

@@ -275,8 +275,10 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     return flow.attempt_live() && flow.attempt_id() == id ? &flow : nullptr;
   }
 
-  // A worker that works for an attempt that has ended is told so.
+  // A worker that works for an attempt that has ended is told so. An attempt of another router is
+  // not ours to cancel: the worker would end the session.
   void AnswerLate(size_t worker, const AttemptId& id, const WorkerEvent& event) {
+    if (id.router != options_.epoch) return metrics_.odd_events.Increment();
     if (!event.has_started() && !event.has_first_token()) return;
     links_[worker]->Cancel(id);
     if (!event.has_started()) return;

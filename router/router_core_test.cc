@@ -309,6 +309,7 @@ TEST_F(SplitTest, WithoutALivePrefillWorkerTheDecodeWorkerServesAlone) {
 TEST_F(SplitTest, ARequestThatCanNeverFitIsRefusedWithBothNumbers) {
   Seen seen;
   options_.default_max_tokens = 512;
+  core_.reset();
   workers_.clear();
   FakeWorker::Options small;
   small.name = "small";
