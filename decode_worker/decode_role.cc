@@ -33,6 +33,18 @@ kvtransfer::TransferSink::Options SinkOptions(const WorkerOptions& options,
   return out;
 }
 
+DecodeEvent EventOf(GenerationEvent event) {
+  switch (event) {
+    case GenerationEvent::kToken:
+      return DecodeEvent::kToken;
+    case GenerationEvent::kLastToken:
+      return DecodeEvent::kLastToken;
+    case GenerationEvent::kSequenceFailed:
+      break;
+  }
+  return DecodeEvent::kSequenceFailed;
+}
+
 }  // namespace
 
 struct DecodeRole::Attempt {
@@ -176,6 +188,10 @@ absl::Status DecodeRole::Generate(Attempt& attempt, const std::string& decoder_s
   sequence.lease = std::move(attempt.lease);
   attempt.generation = std::make_unique<Generation>(id, context_.engine, context_.sessions,
                                                     attempt.attached, [this, id] { Forget(id); });
+  if (context_.options.on_event) {
+    attempt.generation->set_on_event(
+        [this, id](GenerationEvent event) { Note(id, EventOf(event)); });
+  }
   BATON_RETURN_IF_ERROR(attempt.generation->Start(std::move(sequence)));
   attempt.state = DecodeState::kGenerating;
   if (!attempt.attached) {

@@ -17,7 +17,7 @@ enum class DecodeState : uint8_t {
 inline constexpr int kNumDecodeStates = 5;
 
 enum class DecodeEvent : uint8_t {
-  kReserve,    // from a source; the state is the one before ("none" for a new attempt)
+  kReserve,    // from a source, of an attempt that is here
   kRoom,       // blocks taken
   kCommit,     // good
   kBadCommit,  // the state in it does not fit the reservation
@@ -35,7 +35,7 @@ enum class DecodeEvent : uint8_t {
 inline constexpr int kNumDecodeEvents = 14;
 
 //                 Queued     Granted     Generating  Kept       Quiescing
-// Reserve(a)      refused    refused     refused     refused    refused
+// Reserve(a)      -          -           refused     refused    -
 // Room            Granted(b) -           -           -          -
 // Commit          -          Generating  -           -          -
 // BadCommit       -          Quiesc.(c)  -           -          -
@@ -46,20 +46,21 @@ inline constexpr int kNumDecodeEvents = 14;
 // LastToken       -          -           Kept/gone   -          -
 // SequenceFailed  -          -           Kept/gone   -          -
 // Unattached      -          -           gone(f)     gone(f)    -
-// Deadline        gone(g)    Quiesc.(h)  gone(h)     gone       -
+// Deadline        gone(g)    Quiesc.(h)  gone(h)     gone(h)    -
 // Cancel          gone(g)    Quiesc.(i)  gone        gone       ignore
 // RouterLost      gone(g)    Quiesc.(i)  gone        gone       ignore
 //
 // "-": cannot occur. "gone": everything given back, tombstone.
-// (a) Of an attempt that is not here: refused when draining (DRAINING), when its router has no
-// session (NO_SESSION), when it never fits (NO_ROOM), when its deadline passed (DEADLINE), when it
-// is more than this version does (MALFORMED); else Queued, and Wait to the source unless there is
-// room at once. (b) Granted to the source. (c) Lost{cause} to the router, unless the source
-// released it of its own will: then the source's word to the router decides. A source that releases
-// because the transfer broke says so, and Lost goes out. (d) The events kept so far, in order.
-// (e) Kept until Attach. (f) Lost{LEASE_EXPIRED} to the router. (g) Refused{cause} to the source.
-// (h) Failed(DEADLINE_EXCEEDED) to the router, and Revoked to the source before the commit. (i)
-// Revoked to the source.
+// (a) Of a committed attempt; before the commit and while it quiesces the transfer's side answers
+// by itself (kvtransfer/sink_state.h). Of an attempt that is not here: refused when draining
+// (DRAINING), when its router has no session (NO_SESSION), when it never fits (NO_ROOM), when its
+// deadline passed (DEADLINE), when it is more than this version does (MALFORMED); else Queued, and
+// Wait to the source unless there is room at once. (b) Granted to the source. (c) Lost{cause} to
+// the router, unless the source released it and the router knows: a source that releases because
+// the transfer broke, or because it lost the router, says so, and Lost goes out. (d) The events
+// kept so far, in order. (e) Kept until Attach. (f) Lost{LEASE_EXPIRED} to the router. (g)
+// Refused{cause} to the source. (h) Failed(DEADLINE_EXCEEDED) to the router, and Revoked to the
+// source before the commit. (i) Revoked to the source.
 std::string_view ToString(DecodeState state);
 std::string_view ToString(DecodeEvent event);
 

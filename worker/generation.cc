@@ -35,16 +35,23 @@ void Generation::Attach() {
 }
 
 void Generation::OnToken(const engine::TokenEvent& event) {
+  const bool last = event.finish_reason != engine::FinishReason::kNone;
+  Note(last ? GenerationEvent::kLastToken : GenerationEvent::kToken);
   Emit(TokenEventOf(attempt_, event));
-  if (event.finish_reason == engine::FinishReason::kNone) return;
+  if (!last) return;
   sequence_.reset();
   if (attached_) End();
 }
 
 void Generation::OnSequenceFailed(const absl::Status& status) {
+  Note(GenerationEvent::kSequenceFailed);
   sequence_.reset();
   Emit(FailedEvent(attempt_, status, v1::CAUSE_INTERNAL));
   if (attached_) End();
+}
+
+void Generation::Note(GenerationEvent event) const {
+  if (on_event_) on_event_(event);
 }
 
 void Generation::Emit(v1::WorkerEvent event) {

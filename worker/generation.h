@@ -2,8 +2,10 @@
 #ifndef BATON_WORKER_GENERATION_H_
 #define BATON_WORKER_GENERATION_H_
 
+#include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +15,8 @@
 #include "worker/router_sessions.h"
 
 namespace baton::worker {
+
+enum class GenerationEvent : uint8_t { kToken, kLastToken, kSequenceFailed };
 
 // Until Attach its events are kept, bounded by the request's max_tokens; then they flow. Removes
 // the sequence when it dies. Owner thread: the executor's.
@@ -26,6 +30,9 @@ class Generation : public SequenceOwner {
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
+  // For tests that count cells; called before each event of the sequence.
+  void set_on_event(std::function<void(GenerationEvent)> hook) { on_event_ = std::move(hook); }
+
   absl::Status Start(engine::NewSequence sequence);
   void Attach();
   bool attached() const { return attached_; }
@@ -34,6 +41,7 @@ class Generation : public SequenceOwner {
  private:
   void OnToken(const engine::TokenEvent& event) override;
   void OnSequenceFailed(const absl::Status& status) override;
+  void Note(GenerationEvent event) const;
   void Emit(v1::WorkerEvent event);
   void End();
 
@@ -41,6 +49,7 @@ class Generation : public SequenceOwner {
   EngineMux& engine_;
   RouterSessions& sessions_;
   const std::function<void()> over_;
+  std::function<void(GenerationEvent)> on_event_;
   bool attached_;
   std::vector<v1::WorkerEvent> kept_;
   std::optional<engine::SequenceId> sequence_;  // while it runs
