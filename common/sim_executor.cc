@@ -88,7 +88,7 @@ void SimExecutor::Post(std::function<void()> task) {
   SimWorld::Event event;
   event.node = this;
   event.task = std::move(task);
-  world_.Add(world_.now(), std::move(event));
+  world_.Add(world_.now() + post_delay_, std::move(event));
 }
 
 TimerHandle SimExecutor::PostAt(Time when, std::function<void()> task) {

@@ -83,6 +83,10 @@ class SimExecutor : public Executor {
   [[nodiscard]] TimerHandle PostAt(Time when, std::function<void()> task) override;
   Time Now() const override { return world_.now() + clock_offset_; }
 
+  // What is posted from now on runs so much later, as behind a long turn: a real loop runs the
+  // timers that are due first. Never less than before.
+  void set_post_delay(Duration delay) { post_delay_ = delay; }
+
   void Kill();
   bool alive() const { return alive_; }
   const std::string& name() const { return name_; }
@@ -92,6 +96,7 @@ class SimExecutor : public Executor {
   SimWorld& world_;
   const std::string name_;
   const Duration clock_offset_;
+  Duration post_delay_{0};
   bool alive_ = true;
 };
 

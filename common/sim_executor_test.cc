@@ -46,6 +46,18 @@ TEST(SimExecutorTest, EachNodeHasItsOwnClock) {
   EXPECT_EQ(world.now(), Time(seconds(3)));
 }
 
+TEST(SimExecutorTest, TimersRunBeforeWhatWasPostedBehindALongTurn) {
+  SimWorld world;
+  SimExecutor node(world, "node");
+  node.set_post_delay(milliseconds(2));
+  std::vector<std::string> ran;
+  node.Post([&] { ran.push_back("posted first"); });
+  node.Post([&] { ran.push_back("posted second"); });
+  const TimerHandle timer = node.PostAfter(milliseconds(1), [&] { ran.push_back("timer"); });
+  EXPECT_TRUE(world.RunUntilIdle());
+  EXPECT_EQ(ran, (std::vector<std::string>{"timer", "posted first", "posted second"}));
+}
+
 TEST(SimExecutorTest, NothingOfAKilledNodeEverRuns) {
   SimWorld world;
   SimExecutor victim(world, "victim");

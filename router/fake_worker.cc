@@ -66,6 +66,7 @@ class FakeWorker::Session : public WorkerSession {
 class FakeWorker::Client : public WorkerClient {
  public:
   explicit Client(FakeWorker& worker) : worker_(worker) {}
+  ~Client() override { worker_.unanswered_.clear(); }
 
   std::unique_ptr<WorkerSession> OpenSession(WorkerSession::Listener& listener) override {
     return std::make_unique<Session>(worker_, listener);
@@ -79,19 +80,25 @@ class FakeWorker::Client : public WorkerClient {
           [done = std::move(done), status = *worker_.submit_answer] { done(status); });
       return;
     }
-    timeouts_.push_back(worker_.executor_.PostAfter(
-        timeout, [done = std::move(done)] { done(absl::DeadlineExceededError("no answer")); }));
+    TimerHandle timer = worker_.executor_.PostAfter(
+        timeout, [done] { done(absl::DeadlineExceededError("no answer")); });
+    worker_.unanswered_.push_back({std::move(done), std::move(timer)});
   }
 
  private:
   FakeWorker& worker_;
-  std::vector<TimerHandle> timeouts_;
 };
 
 FakeWorker::FakeWorker(Executor& executor, Options options)
     : executor_(executor), options_(std::move(options)) {}
 
 std::unique_ptr<WorkerClient> FakeWorker::Connect() { return std::make_unique<Client>(*this); }
+
+void FakeWorker::Answer(const absl::Status& status) {
+  BATON_CHECK(!unanswered_.empty());
+  executor_.Post([done = std::move(unanswered_.back().done), status] { done(status); });
+  unanswered_.pop_back();
+}
 
 void FakeWorker::Receive(const SessionRequest& request) {
   if (request.has_hello()) {

@@ -43,7 +43,7 @@ class FakeWorker {
   std::vector<AttemptId> attaches;
   int heartbeats = 0;
   int sessions_opened = 0;
-  // Answer of Submit; absent: none, ever.
+  // Answer of Submit; absent: none, until Answer.
   std::optional<absl::Status> submit_answer = absl::OkStatus();
 
   // An empty message for each heartbeat.
@@ -51,6 +51,9 @@ class FakeWorker {
 
   const Options& options() const { return options_; }
   bool connected() const { return session_ != nullptr; }
+
+  // Answers the latest Submit, which has none yet.
+  void Answer(const absl::Status& status);
 
   // To the router, in one message.
   void Send(std::vector<worker::v1::WorkerEvent> events);
@@ -81,6 +84,11 @@ class FakeWorker {
   Options options_;
   Session* session_ = nullptr;
   uint64_t session_number_ = 0;
+  struct Unanswered {
+    std::function<void(absl::Status)> done;
+    TimerHandle timeout;
+  };
+  std::vector<Unanswered> unanswered_;  // oldest first; empty without a client
 };
 
 }  // namespace baton::router

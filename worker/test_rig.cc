@@ -30,6 +30,7 @@ WorkerOptions MakeOptions(const RigWorker::Options& rig, const RigModel& model) 
   options.step_tokens = rig.step_tokens;
   options.max_queue = rig.max_queue;
   options.reserve_patience = rig.reserve_patience;
+  options.on_event = rig.on_event;
   return options;
 }
 
@@ -88,8 +89,11 @@ RigWorker::RigWorker(SimWorld& world, kvtransfer::InProcessNetwork& network, Rig
           WorkerCore::Environment{executor, random, *runner, *model.vocab, metrics, log})),
       transport(network, options.name, executor, arena.get()) {
   if (options.role == v1::ROLE_PREFILL) {
-    prefill = std::make_unique<PrefillRole>(core->context(), dialer,
-                                            std::vector<kvtransfer::Transport*>{&transport});
+    kvtransfer::Transport* const data =
+        options.transport != nullptr ? options.transport : &transport;
+    prefill = std::make_unique<PrefillRole>(core->context(),
+                                            options.dialer != nullptr ? *options.dialer : dialer,
+                                            std::vector<kvtransfer::Transport*>{data});
     core->SetRole(prefill.get());
     return;
   }
@@ -164,7 +168,9 @@ void RigSession::OnMessage(v1::SessionResponse message) {
 }
 
 void RigSession::Send(const v1::SessionRequest& request) {
-  if (stream_ != nullptr) stream_->Send(request);
+  if (stream_ == nullptr || closed.has_value()) return;
+  if (at_once) return forward_->OnMessage(request);
+  stream_->Send(request);
 }
 
 void RigSession::Heartbeat() {
@@ -200,7 +206,10 @@ absl::Status RigSession::Submit(const DecoderState& state, const std::vector<v1:
   return worker_.core->Submit(MakeSubmit(state, sinks));
 }
 
-void RigSession::Crash() { stream_.reset(); }
+void RigSession::Crash() {
+  if (at_once && stream_ != nullptr) forward_->OnClosed(absl::UnavailableError("the router died"));
+  stream_.reset();
+}
 
 std::vector<v1::WorkerEvent> RigSession::EventsOf(const AttemptId& attempt) const {
   std::vector<v1::WorkerEvent> events;

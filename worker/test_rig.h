@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +29,7 @@
 #include "kvtransfer/receive_table.h"
 #include "kvtransfer/sink.h"
 #include "kvtransfer/source.h"
+#include "kvtransfer/transport.h"
 #include "prefill_worker/prefill_role.h"
 #include "text/vocab.h"
 #include "worker/test_events.h"
@@ -83,6 +85,11 @@ class RigWorker {
     engine::FakeModelRunner::Options model{};
     // Instead of the fake model.
     std::optional<RigModel> real_model;
+    // Of a source: instead of the rig's. They outlive the worker.
+    kvtransfer::SinkDialer* dialer = nullptr;
+    kvtransfer::Transport* transport = nullptr;
+    // See WorkerOptions.
+    std::function<void(std::string_view, std::string_view, std::string_view)> on_event{};
   };
   RigWorker(SimWorld& world, kvtransfer::InProcessNetwork& network, RigSinks& sinks,
             const Options& options);
@@ -136,6 +143,8 @@ class RigSession : public Stream<v1::SessionRequest, v1::SessionResponse>::Liste
   std::function<void(const v1::WorkerEvent&)> on_event;  // optional
   // Says heartbeats by itself every second.
   bool beats = true;
+  // What it sends arrives inside the call, not a turn later: for states that last one turn.
+  bool at_once = false;
 
  private:
   void OnMessage(v1::SessionResponse message) override;

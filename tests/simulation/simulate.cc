@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/cells.h"
 #include "tests/simulation/cells.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/simulation.h"
@@ -61,7 +62,7 @@ bool Parse(int argc, char** argv, Arguments& out) {
 int main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, arguments)) return 2;
-  baton::sim::CellCounts cells;
+  baton::CellCounts cells;
   std::map<std::string, int> ends;
   uint64_t events = 0;
   uint64_t tokens = 0;
@@ -81,7 +82,7 @@ int main(int argc, char** argv) {
                 result.problem.c_str(), baton::sim::ReplayCommand(scenario).c_str());
     if (arguments.until_failure) break;
   }
-  if (arguments.cells) std::printf("%s", cells.ToString().c_str());
+  if (arguments.cells) std::printf("%s", cells.ToString(baton::sim::CellTables()).c_str());
   std::printf("%llu seeds, %d failed, %llu events, %llu tokens, ends:",
               static_cast<unsigned long long>(arguments.seeds), failed,
               static_cast<unsigned long long>(events), static_cast<unsigned long long>(tokens));

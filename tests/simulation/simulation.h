@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "common/cells.h"
 #include "common/ids.h"
 #include "common/log.h"
 #include "common/sim_executor.h"
 #include "kvtransfer/in_process_transport.h"
-#include "tests/simulation/cells.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/sim_network.h"
 #include "tests/simulation/sim_router.h"

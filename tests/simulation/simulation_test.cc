@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "common/cells.h"
 #include "gtest/gtest.h"
 #include "tests/simulation/cells.h"
 #include "tests/simulation/scenario.h"
@@ -40,12 +41,12 @@ TEST(SimulationTest, EverySeedEndsRightAndEveryCellIsSeen) {
   RunSeeds(20, {.prefill_workers = false}, totals);
   RunSeeds(60, {.faults = true}, totals);
   EXPECT_GT(totals.ends["UNAVAILABLE"], 10);
-  std::printf("%s", totals.cells.ToString().c_str());
+  std::printf("%s", totals.cells.ToString(CellTables()).c_str());
   std::printf("%llu events, %llu tokens, ends:", static_cast<unsigned long long>(totals.events),
               static_cast<unsigned long long>(totals.tokens));
   for (const auto& [code, count] : totals.ends) std::printf(" %s %d", code.c_str(), count);
   std::printf("\n");
-  EXPECT_EQ(totals.cells.Problems(/*complete=*/true), "");
+  EXPECT_EQ(totals.cells.Problems(CellTables(), "s"), "");
 }
 
 // Runs the simulator in a process of its own and returns what it prints.
