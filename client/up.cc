@@ -4,18 +4,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 
 #include "absl/status/statusor.h"
-#include "client/arguments.h"
 #include "client/process.h"
+#include "common/check.h"
+#include "common/config/command_line.h"
+#include "common/config/roles.h"
+#include "common/config/settings.h"
 #include "common/status_macros.h"
 
 namespace baton::client {
@@ -26,24 +29,14 @@ const char kUpUsage[] =
     "    [--kv-blocks N] [--block-size N] [--context N] [--max-running N] [--max-queue N]\n"
     "    [--default-max-tokens N] [--step-tokens N] [--lease-ms N] [--threads N] [--affinity "
     "CPUS]\n"
-    "    [--backend B] [--kv-type T] [--listen HOST:PORT] [--advertise HOST] [--metrics-port P]\n";
+    "    [--backend B] [--kv-type T] [--listen HOST:PORT] [--advertise HOST] [--metrics-port P]\n"
+    "    [--config F] [--print-config] [--help]\n";
 
 namespace {
 
 namespace fs = std::filesystem;
+using config::Settings;
 using nlohmann::json;
-
-// Handed on as they are.
-const std::set<std::string> kWorkerFlags = {
-    "transport",   "kv-blocks",          "block-size", "context",  "max-running", "max-queue",
-    "step-tokens", "lease-ms",           "threads",    "affinity", "backend",     "kv-type",
-    "advertise",   "reserve-patience-ms"};
-const std::set<std::string> kRouterFlags = {
-    "max-queue",         "default-max-tokens",     "prompt-window",
-    "worker-silence-ms", "slow-client-timeout-ms", "client-buffer-bytes"};
-const std::set<std::string> kOwnFlags = {"model",  "prefill-workers", "decode-workers", "routers",
-                                         "port",   "ready-file",      "log-dir",        "bin-dir",
-                                         "listen", "metrics-port"};
 
 struct Server {
   std::string kind;  // "prefill-worker", "decode-worker", "router"
@@ -54,8 +47,8 @@ struct Server {
   json ready;  // null until its ready file is there
 };
 
-fs::path DirectoryOfServers(const std::string& argv0, const Arguments& args) {
-  if (args.Has("bin-dir")) return args.Get("bin-dir");
+fs::path DirectoryOfServers(const std::string& argv0, const Settings& settings) {
+  if (!settings.Text("bin-dir").empty()) return settings.Text("bin-dir");
   std::vector<fs::path> candidates;
   // Not resolved: bin/ holds links to what lies elsewhere.
   if (argv0.find('/') != std::string::npos) candidates.push_back(fs::path(argv0).parent_path());
@@ -74,7 +67,7 @@ fs::path DirectoryOfServers(const std::string& argv0, const Arguments& args) {
 
 class Cluster {
  public:
-  Cluster(Arguments args, fs::path bin) : args_(std::move(args)), bin_(std::move(bin)) {}
+  Cluster(Settings settings, fs::path bin) : settings_(std::move(settings)), bin_(std::move(bin)) {}
   ~Cluster() {
     std::vector<pid_t> routers, workers;
     for (const Server& server : servers_) {
@@ -84,7 +77,7 @@ class Cluster {
     StopAll(workers);
     std::error_code ignored;
     if (!run_dir_.empty()) fs::remove_all(run_dir_, ignored);
-    if (args_.Has("ready-file")) fs::remove(args_.Get("ready-file"), ignored);
+    if (!settings_.Text("ready-file").empty()) fs::remove(settings_.Text("ready-file"), ignored);
   }
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
@@ -94,13 +87,13 @@ class Cluster {
     for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals_, signal);
     sigprocmask(SIG_BLOCK, &signals_, nullptr);
     BATON_RETURN_IF_ERROR(MakeDirectories());
-    BATON_ASSIGN_OR_RETURN(const int prefill, Count("prefill-workers", 1, 0));
-    BATON_ASSIGN_OR_RETURN(const int decode, Count("decode-workers", 1, 1));
-    BATON_ASSIGN_OR_RETURN(const int routers, Count("routers", 1, 1));
-    for (int i = 0; i < prefill; ++i) BATON_RETURN_IF_ERROR(StartWorker("prefill", i));
-    for (int i = 0; i < decode; ++i) BATON_RETURN_IF_ERROR(StartWorker("decode", i));
+    const int64_t prefill = settings_.Integer("prefill-workers");
+    const int64_t decode = settings_.Integer("decode-workers");
+    const int64_t routers = settings_.Integer("routers");
+    for (int64_t i = 0; i < prefill; ++i) BATON_RETURN_IF_ERROR(StartWorker("prefill", i));
+    for (int64_t i = 0; i < decode; ++i) BATON_RETURN_IF_ERROR(StartWorker("decode", i));
     BATON_RETURN_IF_ERROR(WaitUntilReady());
-    for (int i = 0; i < routers; ++i) BATON_RETURN_IF_ERROR(StartRouter(i));
+    for (int64_t i = 0; i < routers; ++i) BATON_RETURN_IF_ERROR(StartRouter(i));
     BATON_RETURN_IF_ERROR(WaitUntilReady());
     return WriteReadyFile();
   }
@@ -123,16 +116,6 @@ class Cluster {
   bool asked_to_stop() const { return asked_to_stop_; }
 
  private:
-  absl::StatusOr<int> Count(const std::string& flag, int otherwise, int least) const {
-    BATON_ASSIGN_OR_RETURN(const auto value, args_.Int(flag));
-    const int count = value.value_or(otherwise);
-    if (count < least || count > 1000) {
-      return absl::InvalidArgumentError("--" + flag + ": must be from " + std::to_string(least) +
-                                        " to 1000");
-    }
-    return count;
-  }
-
   absl::Status MakeDirectories() {
     std::string pattern = (fs::temp_directory_path() / "baton-up-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) {
@@ -140,7 +123,7 @@ class Cluster {
                                     fs::temp_directory_path().string());
     }
     run_dir_ = pattern;
-    log_dir_ = args_.Get("log-dir", run_dir_);
+    log_dir_ = settings_.Text("log-dir").empty() ? run_dir_ : settings_.Text("log-dir");
     std::error_code error;
     fs::create_directories(log_dir_, error);
     if (error) return absl::UnavailableError("--log-dir: " + error.message());
@@ -156,18 +139,18 @@ class Cluster {
   }
 
   absl::Status StartServer(const std::string& kind, const std::string& name,
-                           const std::set<std::string>& handed_on,
+                           const std::vector<std::string>& handed_on,
                            std::vector<std::string> arguments) {
     Server server;
     server.kind = kind;
     server.name = name;
     server.ready_path = (fs::path(run_dir_) / (name + ".ready")).string();
     server.log_path = (fs::path(log_dir_) / (name + ".log")).string();
-    arguments.push_back(Flag("model", args_.Get("model")));
+    arguments.push_back(Flag("model", settings_.Text("model")));
     arguments.push_back(Flag("name", name));
     arguments.push_back(Flag("ready-file", server.ready_path));
     for (const std::string& flag : handed_on) {
-      if (args_.Has(flag)) arguments.push_back(Flag(flag, args_.Get(flag)));
+      if (settings_.IsSet(flag)) arguments.push_back(Flag(flag, settings_.Text(flag)));
     }
     const std::string program = (bin_ / ("baton-" + kind)).string();
     if (!fs::exists(program)) return absl::NotFoundError(program + " is not there");
@@ -176,14 +159,14 @@ class Cluster {
     return absl::OkStatus();
   }
 
-  absl::Status StartWorker(const std::string& role, int index) {
-    return StartServer(role + "-worker", role + "-" + std::to_string(index), kWorkerFlags,
-                       {Flag("listen", "127.0.0.1:0")});
+  absl::Status StartWorker(const std::string& role, int64_t index) {
+    return StartServer(role + "-worker", role + "-" + std::to_string(index),
+                       config::HandedToWorkers(), {Flag("listen", "127.0.0.1:0")});
   }
 
-  absl::Status StartRouter(int index) {
-    const std::string listen =
-        args_.Has("listen") ? args_.Get("listen") : "127.0.0.1:" + args_.Get("port", "0");
+  absl::Status StartRouter(int64_t index) {
+    const std::string listen = settings_.IsSet("listen") ? settings_.Text("listen")
+                                                         : "127.0.0.1:" + settings_.Text("port");
     std::string prefill, decode;
     for (const Server& server : servers_) {
       if (server.kind == "router") continue;
@@ -193,10 +176,10 @@ class Cluster {
     std::vector<std::string> arguments = {Flag("listen", index == 0 ? listen : "127.0.0.1:0"),
                                           Flag("prefill-workers", prefill),
                                           Flag("decode-workers", decode)};
-    if (index == 0 && args_.Has("metrics-port")) {
-      arguments.push_back(Flag("metrics-port", args_.Get("metrics-port")));
+    if (index == 0 && settings_.IsSet("metrics-port")) {
+      arguments.push_back(Flag("metrics-port", settings_.Text("metrics-port")));
     }
-    return StartServer("router", "router-" + std::to_string(index), kRouterFlags,
+    return StartServer("router", "router-" + std::to_string(index), config::HandedToRouters(),
                        std::move(arguments));
   }
 
@@ -256,8 +239,8 @@ class Cluster {
       }
     }
     std::cout << "ready: " << out["target"].get<std::string>() << std::endl;
-    if (!args_.Has("ready-file")) return absl::OkStatus();
-    const std::string path = args_.Get("ready-file");
+    if (settings_.Text("ready-file").empty()) return absl::OkStatus();
+    const std::string path = settings_.Text("ready-file");
     const std::string partial = path + ".partial";
     std::ofstream(partial) << out.dump() << "\n";
     if (std::rename(partial.c_str(), path.c_str()) != 0) {
@@ -266,7 +249,7 @@ class Cluster {
     return absl::OkStatus();
   }
 
-  const Arguments args_;
+  const Settings settings_;
   const fs::path bin_;
   sigset_t signals_;
   std::string run_dir_;
@@ -278,21 +261,12 @@ class Cluster {
 }  // namespace
 
 int Up(const std::string& argv0, const std::vector<std::string>& argv) {
-  std::set<std::string> known = kOwnFlags;
-  known.insert(kWorkerFlags.begin(), kWorkerFlags.end());
-  known.insert(kRouterFlags.begin(), kRouterFlags.end());
-  auto args = Arguments::Parse(argv, known, {});
-  if (args.ok() && !args->Has("model")) {
-    args = absl::InvalidArgumentError("--model: missing");
-  }
-  if (args.ok() && args->Has("listen") && args->Has("port")) {
-    args = absl::InvalidArgumentError("--listen and --port: give one of them");
-  }
-  if (!args.ok()) {
-    std::cerr << "error: " << args.status().message() << "\n" << kUpUsage;
-    return 2;
-  }
-  Cluster cluster(*args, DirectoryOfServers(argv0, *args));
+  const auto role = config::FindRole("up");
+  BATON_CHECK(role.ok());
+  const config::CommandLine command_line = config::ReadCommandLine(*role, argv);
+  if (command_line.exit_code.has_value()) return *command_line.exit_code;
+  const Settings& settings = command_line.settings;
+  Cluster cluster(settings, DirectoryOfServers(argv0, settings));
   const absl::Status status = cluster.Start();
   if (!status.ok()) {
     if (cluster.asked_to_stop()) return 0;

@@ -9,8 +9,8 @@ namespace baton::client {
 
 extern const char kUpUsage[];
 
-// `argv0`: how this program was called; the servers are looked for beside it. Returns the exit
-// code.
+// Options: common/config/roles.h. `argv0`: how this program was called; the servers are looked for
+// beside it. Returns the exit code.
 int Up(const std::string& argv0, const std::vector<std::string>& args);
 
 }  // namespace baton::client

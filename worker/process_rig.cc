@@ -18,11 +18,11 @@
 
 #include "common/check.h"
 #include "common/clock.h"
+#include "common/host_port.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/grpc_stream.h"
 #include "proto/mapping/decoder_state.h"
 #include "proto/mapping/ids.h"
-#include "worker/host_port.h"
 #include "worker/test_events.h"
 #include "worker/worker_options.h"
 

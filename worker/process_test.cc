@@ -204,11 +204,12 @@ TEST(WorkerProcessTest, WrongOptionsStopItWithOneLine) {
     std::vector<std::string> args;
     std::string says;
   } cases[] = {
-      {{}, "--model FILE is required"},
+      {{}, "--model: missing"},
       {{"--model=/nonexistent.gguf"}, "/nonexistent.gguf"},
       {{"--model=" + text}, "text.gguf"},
-      {{model, "--transport=carrier-pigeon"}, "transport must be auto, tcp or shm"},
-      {{model, "--no-such-flag=1"}, "no_such_flag"},
+      {{model, "--transport=carrier-pigeon"},
+       "--transport is carrier-pigeon; must be one of auto, tcp, shm"},
+      {{model, "--no-such-flag=1"}, "no-such-flag"},
       {{model, "stray"}, "stray"},
       {{model, "--block-size=17"}, "block"},
       {{model, "--kv-blocks=0"}, "kv-blocks"},

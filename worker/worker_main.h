@@ -7,7 +7,8 @@
 
 namespace baton::worker {
 
-// Returns the exit code: 0 after SIGTERM or SIGINT, 1 with one line on stderr when it cannot start.
+// Returns the exit code: 0 after SIGTERM or SIGINT, 2 with one line on stderr for a bad
+// configuration, 1 with one line when it cannot start.
 int WorkerMain(int argc, char** argv, v1::Role role);
 
 }  // namespace baton::worker

@@ -10,12 +10,12 @@
 
 #include "baton/transfer/v1/transfer.grpc.pb.h"
 #include "baton/worker/v1/worker.grpc.pb.h"
+#include "common/host_port.h"
 #include "common/metrics_server.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/grpc_stream.h"
 #include "common/status_macros.h"
 #include "worker/grpc_sink_dialer.h"
-#include "worker/host_port.h"
 
 namespace baton::worker {
 namespace {

@@ -5,6 +5,7 @@ _CORE = {"common", "common/rpc", "sampling", "kv", "text", "engine", "kvtransfer
 # Folder (the longest that fits) -> the folders whose headers it may include, beside its own.
 FOLDERS = {
     "common": set(),
+    "common/config": {"common"},
     "common/rpc": {"common"},
     "sampling": {"common"},
     "kv": {"common"},
@@ -19,7 +20,7 @@ FOLDERS = {
     "prefill_worker": _CORE,
     "decode_worker": _CORE,
     "router": {"common", "common/rpc", "gguf", "kv", "text", "proto"},
-    "client": {"common", "common/rpc", "proto"},
+    "client": {"common", "common/config", "common/rpc", "proto"},
     "gateway": {"common", "common/rpc", "proto"},
     "bazel": {"common"},
 }

@@ -1,10 +1,10 @@
-#include "worker/host_port.h"
+#include "common/host_port.h"
 
 #include <charconv>
 
 #include "common/status_macros.h"
 
-namespace baton::worker {
+namespace baton {
 
 absl::StatusOr<HostPort> ParseHostPort(const std::string& text) {
   const size_t colon = text.rfind(':');
@@ -17,7 +17,7 @@ absl::StatusOr<HostPort> ParseHostPort(const std::string& text) {
   if (colon != std::string::npos) out.host = text.substr(0, colon);
   if (out.host.size() > 2 && out.host.front() == '[' && out.host.back() == ']') {
     out.host = out.host.substr(1, out.host.size() - 2);
-  } else if (out.host.find(':') != std::string::npos) {
+  } else if (out.host == "[]" || out.host.find(':') != std::string::npos) {
     out.host.clear();
   }
   if (!good_port || out.host.empty()) {
@@ -39,4 +39,4 @@ absl::StatusOr<std::string> AdvertisedAddress(const std::string& advertise,
   return advertise;
 }
 
-}  // namespace baton::worker
+}  // namespace baton

@@ -1,12 +1,12 @@
 // "HOST:PORT" and "[IPV6]:PORT".
-#ifndef BATON_WORKER_HOST_PORT_H_
-#define BATON_WORKER_HOST_PORT_H_
+#ifndef BATON_COMMON_HOST_PORT_H_
+#define BATON_COMMON_HOST_PORT_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
 
-namespace baton::worker {
+namespace baton {
 
 struct HostPort {
   std::string host;  // without brackets
@@ -22,6 +22,6 @@ std::string JoinHostPort(const std::string& host, int port);
 absl::StatusOr<std::string> AdvertisedAddress(const std::string& advertise,
                                               const std::string& listen_host, int bound_port);
 
-}  // namespace baton::worker
+}  // namespace baton
 
-#endif  // BATON_WORKER_HOST_PORT_H_
+#endif  // BATON_COMMON_HOST_PORT_H_
