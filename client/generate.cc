@@ -8,16 +8,16 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "absl/status/statusor.h"
-#include "baton/v1/inference.grpc.pb.h"
+#include "baton/v1/inference.pb.h"
 #include "client/arguments.h"
+#include "client/generation_flags.h"
+#include "client/rpc.h"
 #include "common/status_macros.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 
 namespace baton::client {
 
@@ -28,8 +28,6 @@ const char kGenerateUsage[] =
     "    [--request-id ID] [--timeout-ms N] [--json] [--timings]\n";
 
 namespace {
-
-constexpr int kMaxMessageBytes = 16 << 20;
 
 struct Answer {
   v1::Started started;
@@ -69,83 +67,16 @@ absl::Status SetInput(const Arguments& args, v1::Generation& out) {
   return absl::OkStatus();
 }
 
-absl::Status SetSampling(const Arguments& args, v1::SamplingOptions& out) {
-  BATON_ASSIGN_OR_RETURN(const auto temperature, args.Float("temperature"));
-  if (temperature.has_value()) out.set_temperature(*temperature);
-  BATON_ASSIGN_OR_RETURN(const auto top_k, args.Int("top-k"));
-  if (top_k.has_value()) out.set_top_k(*top_k);
-  BATON_ASSIGN_OR_RETURN(const auto top_p, args.Float("top-p"));
-  if (top_p.has_value()) out.set_top_p(*top_p);
-  BATON_ASSIGN_OR_RETURN(const auto min_p, args.Float("min-p"));
-  if (min_p.has_value()) out.set_min_p(*min_p);
-  BATON_ASSIGN_OR_RETURN(const auto seed, args.Unsigned("seed"));
-  if (seed.has_value()) out.set_seed(*seed);
-  return absl::OkStatus();
-}
-
 absl::StatusOr<v1::GenerateStreamRequest> MakeRequest(const Arguments& args) {
   v1::GenerateStreamRequest request;
   v1::Generation& generation = *request.mutable_generation();
   BATON_RETURN_IF_ERROR(SetInput(args, generation));
-  BATON_RETURN_IF_ERROR(SetSampling(args, *generation.mutable_sampling()));
-  v1::StopOptions& stop = *generation.mutable_stop();
-  BATON_ASSIGN_OR_RETURN(const auto max_tokens, args.Int("max-tokens"));
-  if (max_tokens.has_value()) stop.set_max_tokens(*max_tokens);
-  for (const std::string& text : args.All("stop")) stop.add_stop_strings(text);
-  for (const std::string& text : args.All("stop-id")) {
-    BATON_ASSIGN_OR_RETURN(const auto ids, ParseIds("stop-id", text));
-    stop.mutable_stop_token_ids()->Add(ids.begin(), ids.end());
-  }
-  if (args.Has("ignore-eos")) stop.set_ignore_eos(true);
+  BATON_RETURN_IF_ERROR(ApplyGenerationFlags(args, generation));
   BATON_ASSIGN_OR_RETURN(const auto n, args.Int("n"));
   if (n.has_value() && *n < 0) return absl::InvalidArgumentError("--n: must not be negative");
   if (n.has_value()) generation.set_n(static_cast<uint32_t>(*n));
-  generation.set_model(args.Get("model"));
   generation.set_request_id(args.Get("request-id"));
   return request;
-}
-
-std::string ReasonOf(const grpc::Status& status) {
-  google::rpc::Status details;
-  if (!details.ParseFromString(status.error_details())) return "";
-  for (const auto& detail : details.details()) {
-    google::rpc::ErrorInfo info;
-    if (detail.type_url().ends_with("google.rpc.ErrorInfo") &&
-        info.ParseFromString(detail.value())) {
-      return info.reason();
-    }
-  }
-  return "";
-}
-
-const char* CodeName(grpc::StatusCode code) {
-  static constexpr const char* kNames[] = {"OK",
-                                           "CANCELLED",
-                                           "UNKNOWN",
-                                           "INVALID_ARGUMENT",
-                                           "DEADLINE_EXCEEDED",
-                                           "NOT_FOUND",
-                                           "ALREADY_EXISTS",
-                                           "PERMISSION_DENIED",
-                                           "RESOURCE_EXHAUSTED",
-                                           "FAILED_PRECONDITION",
-                                           "ABORTED",
-                                           "OUT_OF_RANGE",
-                                           "UNIMPLEMENTED",
-                                           "INTERNAL",
-                                           "UNAVAILABLE",
-                                           "DATA_LOSS",
-                                           "UNAUTHENTICATED"};
-  return code >= 0 && code <= 16 ? kNames[code] : "UNKNOWN";
-}
-
-void PrintError(const grpc::Status& status) {
-  std::string line = "error: ";
-  line += CodeName(status.error_code());
-  const std::string reason = ReasonOf(status);
-  if (!reason.empty()) line += " " + reason;
-  line += ": " + status.error_message() + "\n";
-  std::cerr << line;
 }
 
 void Take(const v1::GenerateStreamResponse& response, bool print, Answer& answer) {
@@ -214,10 +145,7 @@ void PrintTimings(const Answer& answer) {
 
 grpc::Status Run(const Arguments& args, const v1::GenerateStreamRequest& request,
                  std::optional<uint64_t> timeout_ms, Answer& answer) {
-  grpc::ChannelArguments channel_args;
-  channel_args.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  const auto stub = v1::InferenceService::NewStub(grpc::CreateCustomChannel(
-      args.Get("target"), grpc::InsecureChannelCredentials(), channel_args));
+  const auto stub = MakeStub(args.Get("target"));
   grpc::ClientContext context;
   if (timeout_ms.has_value()) {
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(*timeout_ms));
@@ -236,12 +164,12 @@ int BadFlags(const absl::Status& status) {
 }  // namespace
 
 int Generate(const std::vector<std::string>& argv) {
-  const auto args =
-      Arguments::Parse(argv,
-                       {"target", "prompt", "prompt-file", "prompt-tokens", "chat", "max-tokens",
-                        "temperature", "top-k", "top-p", "min-p", "seed", "n", "stop", "stop-id",
-                        "model", "request-id", "timeout-ms"},
-                       {"ignore-eos", "json", "timings"});
+  std::set<std::string> known = {"target", "prompt", "prompt-file", "prompt-tokens",
+                                 "chat",   "n",      "request-id",  "timeout-ms"};
+  known.insert(GenerationFlags().begin(), GenerationFlags().end());
+  std::set<std::string> switches = {"json", "timings"};
+  switches.insert(GenerationSwitches().begin(), GenerationSwitches().end());
+  const auto args = Arguments::Parse(argv, known, switches);
   if (!args.ok()) return BadFlags(args.status());
   if (!args->Has("target")) return BadFlags(absl::InvalidArgumentError("--target: missing"));
   const auto request = MakeRequest(*args);
@@ -253,7 +181,7 @@ int Generate(const std::vector<std::string>& argv) {
   const bool json = args->Has("json");
   if (!json && !answer.choices.empty()) std::cout << std::endl;
   if (!status.ok()) {
-    PrintError(status);
+    std::cerr << ErrorLine(status);
     return 1;
   }
   for (const auto& [index, choice] : answer.choices) {

@@ -1,0 +1,54 @@
+#include "client/generation_flags.h"
+
+#include "common/status_macros.h"
+
+namespace baton::client {
+namespace {
+
+absl::Status ApplySampling(const Arguments& args, v1::SamplingOptions& out) {
+  BATON_ASSIGN_OR_RETURN(const auto temperature, args.Float("temperature"));
+  if (temperature.has_value()) out.set_temperature(*temperature);
+  BATON_ASSIGN_OR_RETURN(const auto top_k, args.Int("top-k"));
+  if (top_k.has_value()) out.set_top_k(*top_k);
+  BATON_ASSIGN_OR_RETURN(const auto top_p, args.Float("top-p"));
+  if (top_p.has_value()) out.set_top_p(*top_p);
+  BATON_ASSIGN_OR_RETURN(const auto min_p, args.Float("min-p"));
+  if (min_p.has_value()) out.set_min_p(*min_p);
+  BATON_ASSIGN_OR_RETURN(const auto seed, args.Unsigned("seed"));
+  if (seed.has_value()) out.set_seed(*seed);
+  return absl::OkStatus();
+}
+
+absl::Status ApplyStop(const Arguments& args, v1::StopOptions& out) {
+  BATON_ASSIGN_OR_RETURN(const auto max_tokens, args.Int("max-tokens"));
+  if (max_tokens.has_value()) out.set_max_tokens(*max_tokens);
+  for (const std::string& text : args.All("stop")) out.add_stop_strings(text);
+  for (const std::string& text : args.All("stop-id")) {
+    BATON_ASSIGN_OR_RETURN(const auto ids, ParseIds("stop-id", text));
+    out.mutable_stop_token_ids()->Add(ids.begin(), ids.end());
+  }
+  if (args.Has("ignore-eos")) out.set_ignore_eos(true);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const std::set<std::string>& GenerationFlags() {
+  static const std::set<std::string> kFlags = {
+      "max-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "stop", "stop-id", "model"};
+  return kFlags;
+}
+
+const std::set<std::string>& GenerationSwitches() {
+  static const std::set<std::string> kSwitches = {"ignore-eos"};
+  return kSwitches;
+}
+
+absl::Status ApplyGenerationFlags(const Arguments& args, v1::Generation& out) {
+  BATON_RETURN_IF_ERROR(ApplySampling(args, *out.mutable_sampling()));
+  BATON_RETURN_IF_ERROR(ApplyStop(args, *out.mutable_stop()));
+  out.set_model(args.Get("model"));
+  return absl::OkStatus();
+}
+
+}  // namespace baton::client

@@ -1,0 +1,24 @@
+// The sampling and stop flags of `generate` and `chat`.
+#ifndef BATON_CLIENT_GENERATION_FLAGS_H_
+#define BATON_CLIENT_GENERATION_FLAGS_H_
+
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "baton/v1/inference.pb.h"
+#include "client/arguments.h"
+
+namespace baton::client {
+
+// --max-tokens --temperature --top-k --top-p --min-p --seed --stop --stop-id --model; the switch is
+// --ignore-eos.
+const std::set<std::string>& GenerationFlags();
+const std::set<std::string>& GenerationSwitches();
+
+// Fills in what is given; the server checks ranges. INVALID_ARGUMENT names the flag.
+absl::Status ApplyGenerationFlags(const Arguments& args, v1::Generation& out);
+
+}  // namespace baton::client
+
+#endif  // BATON_CLIENT_GENERATION_FLAGS_H_
