@@ -103,7 +103,7 @@ void FakeWorker::Answer(const absl::Status& status) {
 void FakeWorker::Receive(const SessionRequest& request) {
   if (request.has_hello()) {
     session_number_ = request.hello().session_number();
-    if (options_.answers_hello) Hello();
+    if (answers_hello) Hello();
   } else if (request.has_heartbeat()) {
     ++heartbeats;
     if (answers_heartbeats) Send({});

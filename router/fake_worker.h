@@ -29,7 +29,6 @@ class FakeWorker {
     Digest numerics_id{7, 7};
     Digest layout_fp{8, 8};
     Digest vocab_hash{9, 9};
-    bool answers_hello = true;
   };
 
   FakeWorker(Executor& executor, Options options);
@@ -46,6 +45,7 @@ class FakeWorker {
   // Answer of Submit; absent: none, until Answer.
   std::optional<absl::Status> submit_answer = absl::OkStatus();
 
+  bool answers_hello = true;
   // An empty message for each heartbeat.
   bool answers_heartbeats = true;
 

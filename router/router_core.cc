@@ -284,7 +284,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     if (!event.has_started()) return;
     const Epoch sink = proto::Get(event.started().sink_epoch());
     for (const auto& link : links_) {
-      if (link->view().ready && link->view().epoch == sink) link->Cancel(id);
+      if (link->view().epoch == sink) link->Cancel(id);
     }
   }
 

@@ -278,6 +278,25 @@ TEST_F(SplitTest, ASinkThatIsSilentIsLostAfterFourSeconds) {
   EXPECT_EQ(p_->sessions_opened, 1);
 }
 
+// From our hello on it takes reservations for us, whether its own hello has come or not.
+TEST_F(SplitTest, ASinkThatComesBackIsToldOfAnEndBeforeItsHelloHasArrived) {
+  Seen seen;
+  Ask(seen);
+  const AttemptId id = p_->last_attempt();
+  d_->answers_hello = false;
+  d_->Crash();
+  Run(milliseconds(200));
+  ASSERT_EQ(d_->sessions_opened, 2);
+  p_->Started(id, *d_);
+  Run();
+  EXPECT_EQ(seen.ends, 1);
+  EXPECT_EQ(seen.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(d_->cancels, std::vector<AttemptId>({id}));
+  p_->Started(id, *d_);  // late
+  Run();
+  EXPECT_EQ(d_->cancels.size(), 2u);
+}
+
 TEST_F(SplitTest, AWorkerThatComesBackServesAgain) {
   d_->Restart(Epoch{200, 2});
   Run(milliseconds(5));
@@ -363,8 +382,7 @@ TEST_F(SplitTest, TheQueueIsBoundedAndMovesWhenAPromptIsDone) {
 TEST_F(RouterCoreTest, WithoutAWorkerRequestsAreUnavailableAtOnce) {
   FakeWorker::Options mute;
   mute.name = "mute";
-  mute.answers_hello = false;
-  AddWorker(mute);
+  AddWorker(mute).answers_hello = false;
   Start();
   EXPECT_FALSE(core_->CanServe());
   Seen seen;

@@ -195,7 +195,7 @@ void WorkerLink::Attach(const AttemptId& attempt) {
 }
 
 void WorkerLink::Cancel(const AttemptId& attempt) {
-  if (!view_.ready) return;
+  if (session_ == nullptr) return;
   SessionRequest request;
   proto::Set(attempt, *request.mutable_cancel()->mutable_attempt());
   session_->Send(std::move(request));

@@ -54,6 +54,7 @@ class WorkerLink : private WorkerSession::Listener {
   // destroyed first.
   void Submit(worker::v1::SubmitRequest request, std::function<void(absl::Status)> done);
   void Attach(const AttemptId& attempt);
+  // Goes out before the worker's hello as well: from our own hello on it takes reservations for us.
   void Cancel(const AttemptId& attempt);
 
   // This router's requests there, for placement and the gauge.
