@@ -68,6 +68,7 @@ void SourceSession::Commit(SourceAttempt& attempt, CommitMessage message) {
   attempt.commit_called = source_.executor_.Now();
   attempt.backlog_at_commit = data_->Backlog(attempt.id);
   data_->Commit(attempt.id, std::move(message));
+  WatchCommit(attempt, attempt.backlog_at_commit);
 }
 
 void SourceSession::Release(SourceAttempt& attempt, Cause why) {
@@ -213,6 +214,16 @@ void SourceSession::ConnectData() {
   if (data_ == nullptr) DropData();
 }
 
+void SourceSession::WatchCommit(SourceAttempt& attempt, uint64_t backlog) {
+  attempt.commit_timer =
+      source_.executor_.PostAfter(source_.options_.lease, [this, &attempt, backlog] {
+        if (data_ == nullptr) return;  // lost just now: OnEnded is on its way
+        const uint64_t left = data_->Backlog(attempt.id);
+        if (left < backlog) return WatchCommit(attempt, left);
+        DropData();
+      });
+}
+
 void SourceSession::OnConnected() {
   data_connected_ = true;
   for (SourceAttempt* attempt : Attempts()) {
@@ -313,6 +324,7 @@ void SourceSession::Granted(SourceAttempt& attempt) {
 
 void SourceSession::StartEnding(SourceAttempt& attempt, Outcome outcome, Cause cause) {
   attempt.state = SourceState::kEnding;
+  attempt.commit_timer.Cancel();
   attempt.end.outcome = outcome;
   attempt.end.cause = cause;
   data_->Close(attempt.id);

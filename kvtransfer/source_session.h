@@ -32,6 +32,7 @@ struct SourceAttempt {
   Time last_ship{};
   Time commit_called{};
   uint64_t backlog_at_commit = 0;
+  TimerHandle commit_timer;  // kCommitting
   TransferEnd end;
 };
 
@@ -77,6 +78,8 @@ class SourceSession : private SourceStream::Listener, private DataConnection::Li
   void Granted(SourceAttempt& attempt);
   void StartEnding(SourceAttempt& attempt, Outcome outcome, Cause cause);
   void Conclude(SourceAttempt& attempt, Outcome outcome, Cause cause);
+  // The data connection hangs when a commit is not answered and nothing is taken for a lease.
+  void WatchCommit(SourceAttempt& attempt, uint64_t backlog);
   void ConnectData();
   void DropData();
   void BadPeer(std::string_view what);
