@@ -244,7 +244,8 @@ void TransferSink::OnFirstPiece(const AttemptId& id) {
 void TransferSink::OnCommitArrived(const AttemptId& id, Cause problem, CommitMessage message) {
   SinkAttempt* const attempt = Find(id);
   if (attempt == nullptr || attempt->state != SinkState::kGranted) {  // was dropped
-    return Note(attempt, SinkEvent::kGoodCommit);
+    const bool whole = problem == worker::v1::CAUSE_UNSPECIFIED;
+    return Note(attempt, whole ? SinkEvent::kGoodCommit : SinkEvent::kBadCommit);
   }
   Cause cause = problem;
   if (cause == worker::v1::CAUSE_UNSPECIFIED && message.chain_hash != attempt->chain_hash) {

@@ -39,11 +39,11 @@ inline constexpr int kNumSinkEvents = 12;
 // HostWait        host error      ->Waiting     host error    host error      host error
 // HostRefuse      host error      ->Gone        ->Gone        host error      host error
 // HostDrop        tombstone       drop+Refused  drop+Refused  ->Quiescing(b)  ignore
-// GoodCommit      -               -             -             commit          -
+// GoodCommit      -               -             -             commit          ignore (e)
 // BadCommit       -               -             -             ->Quiescing(c)  ignore (e)
-// TransferFailed  -               -             -             ->Quiescing(b)  ignore
-// DataEnded       -               -             -             ->Quiescing(b)  -
-// SessionEnded    ignore          drop          drop          ->Quiescing     ignore
+// TransferFailed  -               -             -             ->Quiescing(b)  ignore (e)
+// DataEnded       -               -             -             ->Quiescing(b)  ignore (e)
+// SessionEnded    -               drop          drop          ->Quiescing     ignore
 // Quiesced        -               -             -             -               OnQuiesced
 //
 // "-": cannot occur. "bad peer": the session ends, which drops all of that source. "host error": a
@@ -52,7 +52,8 @@ inline constexpr int kNumSinkEvents = 12;
 // except after HostDrop, whose caller knows. A Reserve of an attempt that another source holds is
 // refused with TOMBSTONE and changes nothing. (a) a tombstone: refuse Tombstone; unequal
 // fingerprints: refuse FingerprintMismatch. (b) Revoked goes to the source. (c) the commit reply is
-// Refused; nothing goes on the session.
+// Refused; nothing goes on the session. (d) unless this session committed it. (e) it crossed with
+// the drop.
 
 std::string_view ToString(SinkState state);
 std::string_view ToString(SinkEvent event);

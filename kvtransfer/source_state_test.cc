@@ -2,14 +2,19 @@
 #include "kvtransfer/source_state.h"
 
 #include <array>
+#include <chrono>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "common/cells.h"
 #include "common/sim_executor.h"
 #include "gtest/gtest.h"
 #include "kvtransfer/source.h"
 #include "kvtransfer/test_rig.h"
+#include "kvtransfer/transfer_cells.h"
 #include "proto/mapping/ids.h"
 
 namespace baton::kvtransfer {
@@ -30,36 +35,47 @@ struct ScriptedStream : SourceStream {
 };
 
 struct ScriptedConnection : DataConnection {
-  explicit ScriptedConnection(std::vector<std::string>& log) : calls(log) {}
+  ScriptedConnection(std::vector<std::string>& log, const uint64_t& bytes)
+      : calls(log), backlog(bytes) {}
   ~ScriptedConnection() override { calls.push_back("end"); }
   void Open(const AttemptId&, uint64_t) override { calls.push_back("open"); }
   void Send(const AttemptId&, const BlockRun&) override { calls.push_back("send"); }
   void Commit(const AttemptId&, CommitMessage) override { calls.push_back("commit"); }
   void Close(const AttemptId&) override { calls.push_back("close"); }
-  uint64_t Backlog(const AttemptId&) const override { return 0; }
+  uint64_t Backlog(const AttemptId&) const override { return backlog; }
   std::vector<std::string>& calls;
+  const uint64_t& backlog;
 };
 
 // One attempt, brought into a state by what would bring it there.
 class Rig : public TransferSource::Host, public SinkDialer, public Transport {
  public:
-  Rig() {
+  explicit Rig(CellCounts* counts = nullptr) {
     TransferSource::Options options;
     options.epoch = kSource;
     options.layout = SmallLayout();
+    if (counts != nullptr) {
+      options.on_event = [counts](SourceState state, SourceEvent event) {
+        counts->Add("source", ToString(state), ToString(event));
+      };
+    }
     source = std::make_unique<TransferSource>(options, executor, *this,
                                               std::vector<Transport*>{this}, *this, nullptr);
   }
 
-  void Bring(SourceState state) {
+  // `event` decides between ways that differ.
+  void Bring(SourceState state, SourceEvent event = SourceEvent::kRelease) {
     ReserveRequest request;
     request.prompt = {1, 2, 3};
     request.max_tokens = 4;
     source->Reserve(kAttempt, {"sink", kSink}, request);
     if (state == SourceState::kConnecting) return;
+    const bool ending = state == SourceState::kEnding;
+    if (ending && event == SourceEvent::kSessionOpen) return Apply(SourceEvent::kRelease);
     Apply(SourceEvent::kSessionOpen);
     if (state == SourceState::kReserving) return;
     if (state == SourceState::kWaiting) return Apply(SourceEvent::kWaitMessage);
+    if (ending && event == SourceEvent::kDataConnected) return Apply(SourceEvent::kRelease);
     Apply(SourceEvent::kGrantedMessage);
     if (state == SourceState::kOpening) return;
     Apply(SourceEvent::kDataConnected);
@@ -109,6 +125,16 @@ class Rig : public TransferSource::Host, public SinkDialer, public Transport {
     return kNames[static_cast<size_t>(end.outcome)];
   }
 
+  // The sink's session is alive.
+  void RunAlive(std::chrono::seconds time) {
+    for (; time > std::chrono::seconds(0); --time) {
+      SessionResponse message;
+      message.mutable_heartbeat();
+      listener->OnMessage(message);
+      world.RunFor(std::chrono::seconds(1));
+    }
+  }
+
   int Sent(SessionRequest::MessageCase kind) const {
     int count = 0;
     for (const SessionRequest& message : sent) count += message.message_case() == kind ? 1 : 0;
@@ -119,6 +145,7 @@ class Rig : public TransferSource::Host, public SinkDialer, public Transport {
   SimExecutor executor{world, "source"};
   std::vector<SessionRequest> sent;
   std::vector<std::string> calls;
+  uint64_t backlog = 0;  // of the data connection
   SourceStream::Listener* listener = nullptr;
   DataConnection::Listener* data_listener = nullptr;
   int ends = 0;
@@ -166,7 +193,7 @@ class Rig : public TransferSource::Host, public SinkDialer, public Transport {
   std::unique_ptr<DataConnection> Connect(const ConnectRequest&,
                                           DataConnection::Listener& to) override {
     data_listener = &to;
-    return std::make_unique<ScriptedConnection>(calls);
+    return std::make_unique<ScriptedConnection>(calls, backlog);
   }
   absl::StatusOr<std::unique_ptr<DataListener>> Listen(ReceiveTable&) override {
     return absl::UnimplementedError("");
@@ -177,17 +204,17 @@ class Rig : public TransferSource::Host, public SinkDialer, public Transport {
 using Column = std::array<const char*, kNumSourceStates>;
 constexpr std::array<Column, kNumSourceEvents> kTable = {{
     // SessionOpen
-    {"Reserving", "-", "-", "-", "-", "-", "-"},
+    {"Reserving", "-", "-", "-", "-", "-", "Released"},
     // Granted
-    {"bad peer", "Opening", "Opening", "bad peer", "bad peer", "bad peer", "Ending"},
+    {"-", "Opening", "Opening", "bad peer", "bad peer", "bad peer", "Ending"},
     // Wait
-    {"bad peer", "Waiting", "bad peer", "bad peer", "bad peer", "bad peer", "Ending"},
+    {"-", "Waiting", "bad peer", "bad peer", "bad peer", "bad peer", "Ending"},
     // Refused
-    {"bad peer", "NotGranted", "NotGranted", "bad peer", "bad peer", "bad peer", "Ending"},
+    {"-", "NotGranted", "NotGranted", "bad peer", "bad peer", "bad peer", "Ending"},
     // Revoked
-    {"bad peer", "bad peer", "bad peer", "Revoked", "Ending", "Ending", "Ending"},
+    {"-", "bad peer", "bad peer", "Revoked", "Ending", "Ending", "Ending"},
     // DataConnected
-    {"-", "Reserving", "Waiting", "Granted", "-", "-", "-"},
+    {"-", "Reserving", "Waiting", "Granted", "-", "-", "Released"},
     // Committed
     {"-", "-", "-", "-", "bad peer", "Ending", "Ending"},
     // CommitRefused
@@ -206,51 +233,71 @@ constexpr std::array<Column, kNumSourceEvents> kTable = {{
     {"-", "-", "-", "-", "-", "-", "Released"},
 }};
 
-class SourceTable : public testing::TestWithParam<int> {};
+std::string Name(SourceState state, SourceEvent event) {
+  return std::string(ToString(event)) + " in " + std::string(ToString(state));
+}
 
-TEST_P(SourceTable, EachStateDoesWhatTheTableSays) {
-  const auto event = static_cast<SourceEvent>(GetParam());
-  for (int s = 0; s < kNumSourceStates; ++s) {
-    const std::string expected = kTable[GetParam()][s];
-    if (expected == "-" || expected == "host") continue;
-    const auto state = static_cast<SourceState>(s);
+void Drive(SourceState state, SourceEvent event, const std::string& expected, CellCounts& counts) {
+  SCOPED_TRACE(Name(state, event));
+  if (expected == "-") return;
+  if (expected == "host") {
     Rig rig;
     rig.Bring(state);
-    ASSERT_EQ(rig.source->state(kAttempt), state);
-    rig.Apply(event);
-    EXPECT_EQ(rig.Result(), expected) << ToString(event) << " in " << ToString(state);
+    EXPECT_DEATH(rig.Apply(event), "broken invariant");
+    return counts.Add("source", ToString(state), ToString(event));  // in a process of its own
   }
-}
-
-TEST_P(SourceTable, WhatTheHostMustNotDoIsABrokenInvariant) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto event = static_cast<SourceEvent>(GetParam());
-  for (int s = 0; s < kNumSourceStates; ++s) {
-    if (std::string(kTable[GetParam()][s]) != "host") continue;
-    Rig rig;
-    rig.Bring(static_cast<SourceState>(s));
-    EXPECT_DEATH(rig.Apply(event), "broken invariant") << ToString(event) << " state " << s;
-  }
-}
-
-TEST_P(SourceTable, EverythingIsIgnoredForAnAttemptThatIsGone) {
-  const auto event = static_cast<SourceEvent>(GetParam());
-  if (event == SourceEvent::kSessionOpen || event == SourceEvent::kDataEnded ||
-      event == SourceEvent::kSessionEnded || event == SourceEvent::kDataConnected) {
-    return;  // not about an attempt
-  }
-  Rig rig;
-  rig.Bring(SourceState::kEnding);
-  rig.Apply(SourceEvent::kTransferClosed);
-  ASSERT_EQ(rig.Result(), "Released");
+  Rig rig(&counts);
+  rig.Bring(state, event);
+  ASSERT_EQ(rig.source->state(kAttempt), state);
+  const uint64_t before = counts.Of("source", ToString(state), ToString(event));
   rig.Apply(event);
-  EXPECT_EQ(rig.Result(), "Released");
+  EXPECT_EQ(rig.Result(), expected);
+  EXPECT_GT(counts.Of("source", ToString(state), ToString(event)), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Events, SourceTable, testing::Range(0, kNumSourceEvents),
-                         [](const auto& param) {
-                           return std::string(ToString(static_cast<SourceEvent>(param.param)));
-                         });
+TEST(SourceCells, EachCellDoesWhatTheTableSays) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  CellCounts counts;
+  for (int e = 0; e < kNumSourceEvents; ++e) {
+    for (int s = 0; s < kNumSourceStates; ++s) {
+      Drive(static_cast<SourceState>(s), static_cast<SourceEvent>(e), kTable[e][s], counts);
+    }
+  }
+  EXPECT_EQ(counts.Problems({SourceCells()}, "su"), "");
+}
+
+TEST(SourceCells, ASinkThatSpeaksBeforeItsHelloIsABadPeer) {
+  for (const SourceEvent event : {SourceEvent::kGrantedMessage, SourceEvent::kWaitMessage,
+                                  SourceEvent::kRefusedMessage, SourceEvent::kRevokedMessage}) {
+    Rig rig;
+    rig.Bring(SourceState::kConnecting);
+    rig.Apply(event);
+    EXPECT_EQ(rig.Result(), "bad peer") << ToString(event);
+  }
+}
+
+TEST(SourceCells, TheDrawingAndTheMarksAgree) {
+  std::ifstream header("kvtransfer/source_state.h");
+  std::ostringstream text;
+  text << header.rdbuf();
+  EXPECT_EQ(DrawingProblems(SourceCells(), text.str()), "");
+}
+
+TEST(SourceCells, EverythingIsIgnoredForAnAttemptThatIsGone) {
+  for (int e = 0; e < kNumSourceEvents; ++e) {
+    const auto event = static_cast<SourceEvent>(e);
+    if (event == SourceEvent::kSessionOpen || event == SourceEvent::kDataEnded ||
+        event == SourceEvent::kSessionEnded || event == SourceEvent::kDataConnected) {
+      continue;  // not about an attempt
+    }
+    Rig rig;
+    rig.Bring(SourceState::kEnding);
+    rig.Apply(SourceEvent::kTransferClosed);
+    ASSERT_EQ(rig.Result(), "Released");
+    rig.Apply(event);
+    EXPECT_EQ(rig.Result(), "Released") << ToString(event);
+  }
+}
 
 TEST(SourceCells, ReleaseIsSentExactlyWhenTheSinkHeardOfTheAttempt) {
   for (int s = 0; s < kNumSourceStates; ++s) {
@@ -280,6 +327,26 @@ TEST(SourceCells, AGrantThatDoesNotFitThePromptIsABadPeer) {
   message.mutable_granted()->add_first_needed_block(2);  // the prompt has one block
   rig.listener->OnMessage(message);
   EXPECT_EQ(rig.Result(), "bad peer");
+}
+
+TEST(SourceCells, ADataConnectionThatTakesNothingAfterCommitIsLostAfterALease) {
+  Rig rig;
+  rig.Bring(SourceState::kGranted);
+  rig.backlog = 9;
+  rig.Apply(SourceEvent::kCommit);
+  rig.RunAlive(std::chrono::seconds(8));
+  rig.backlog = 5;  // it is only slow
+  rig.RunAlive(std::chrono::seconds(11));
+  EXPECT_EQ(rig.Result(), "Committing");
+  rig.RunAlive(std::chrono::seconds(2));
+  EXPECT_EQ(rig.Result(), "PeerLost");
+  ASSERT_EQ(rig.Sent(SessionRequest::kRelease), 1);
+  for (const SessionRequest& message : rig.sent) {
+    if (message.has_release()) {
+      EXPECT_EQ(message.release().cause(), worker::v1::CAUSE_PEER_LOST);
+    }
+  }
+  EXPECT_EQ(rig.calls.back(), "end");
 }
 
 TEST(SourceCells, ASessionThatDoesNotOpenIsGivenUpAfterALease) {
