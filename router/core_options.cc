@@ -4,7 +4,6 @@ namespace baton::router {
 
 absl::Status CoreOptions::Validate() const {
   if (epoch.IsZero()) return absl::InvalidArgumentError("epoch: not drawn");
-  if (workers.empty()) return absl::InvalidArgumentError("workers: none given");
   if (max_queue < 1) return absl::InvalidArgumentError("max_queue: at least 1");
   if (prompt_window < 1) return absl::InvalidArgumentError("prompt_window: at least 1");
   if (max_attempts < 1) return absl::InvalidArgumentError("max_attempts: at least 1");

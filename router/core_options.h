@@ -23,12 +23,14 @@ struct WorkerAddress {
 
 struct WorkersState {
   size_t ready = 0;        // sessions that are open
+  bool all_ready = false;  // every listed worker's is
   bool can_serve = false;  // a request would be placed
 };
 
 struct CoreOptions {
   // 128 random bits of this process.
   Epoch epoch;
+  // Listed from the start; RouterCore::AddWorker lists more.
   std::vector<WorkerAddress> workers;
   // Hash of the vocabulary that text is made with; workers with another one are refused.
   std::optional<Digest> vocab_hash;

@@ -42,6 +42,7 @@ RouterServerOptions MakeOptions(const Settings& settings) {
   for (const std::string& address : settings.List("decode-workers")) {
     core.workers.push_back({address, false});
   }
+  options.resolve_interval = std::chrono::milliseconds(settings.Integer("resolve-ms"));
   core.max_queue = Count(settings, "max-queue");
   core.default_max_tokens = static_cast<uint32_t>(settings.Integer("default-max-tokens"));
   core.max_attempts = static_cast<uint32_t>(settings.Integer("max-attempts"));

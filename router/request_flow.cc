@@ -135,6 +135,12 @@ void RequestFlow::OnSubmitAnswer(const absl::Status& status) {
                        full ? kReasonNoRoom : kReasonNoWorker));
 }
 
+bool RequestFlow::Names(size_t worker) const {
+  return FromSource(worker) || FromSink(worker) || avoid_.contains(worker) ||
+         std::any_of(attempt_.sinks.begin(), attempt_.sinks.end(),
+                     [worker](const NamedSink& sink) { return sink.worker == worker; });
+}
+
 void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
   const bool from_source = FromSource(worker);
   if (!from_source && !FromSink(worker)) {

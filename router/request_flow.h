@@ -83,6 +83,8 @@ class RequestFlow {
   }
   // False between two attempts and after the observer was told.
   bool attempt_live() const { return attempt_.live; }
+  // Whether it remembers a worker by this number.
+  bool Names(size_t worker) const;
   AttemptId attempt_id() const { return {context_.options.epoch, number_, attempt_.number}; }
 
   // Once: starts the deadline and tells the observer.

@@ -48,15 +48,11 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
        MetricsRegistry& metrics, const Logger& log)
       : options_(std::move(options)),
         executor_(executor),
+        connect_(connect),
         metrics_(metrics),
         log_(log),
         context_{options_, executor_, metrics_, log_, links_} {
-    for (const WorkerAddress& worker : options_.workers) {
-      links_.push_back(std::make_unique<WorkerLink>(links_.size(), options_, worker.address,
-                                                    connect(worker.address), executor_, *this,
-                                                    log_));
-    }
-    for (const auto& link : links_) views_.push_back(&link->view());
+    for (const WorkerAddress& worker : options_.workers) MakeLink(worker.address);
   }
 
   ~Impl() override {
@@ -74,6 +70,22 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     pausing_.clear();
     flows_.clear();
     for (const auto& link : links_) link->Stop();
+  }
+
+  void AddWorker(const WorkerAddress& worker) {
+    WorkerLink* const known = FindLink(worker.address);
+    if (known == nullptr) {
+      MakeLink(worker.address).Start();
+    } else if (known->retired()) {
+      known->Resume();
+    }
+    ReportWorkers();
+  }
+
+  void RemoveWorker(const std::string& address) {
+    WorkerLink* const link = FindLink(address);
+    if (link != nullptr) link->Retire();
+    ReportWorkers();
   }
 
   uint64_t Generate(RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
@@ -103,6 +115,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   }
 
   bool CanServe() const { return ContextLength() > 0; }
+  size_t worker_places() const { return links_.size(); }
   size_t live_requests() const { return live_; }
   size_t waiting_requests() const { return waiting_.size() + pausing_.size(); }
 
@@ -112,6 +125,38 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     executor_.Post([alive = std::weak_ptr<int>(alive_), task = std::move(task)] {
       if (!alive.expired()) task();
     });
+  }
+
+  WorkerLink* FindLink(const std::string& address) const {
+    for (const auto& link : links_) {
+      if (link->address() == address) return link.get();
+    }
+    return nullptr;
+  }
+
+  // Workers that come and go must not make the list longer for ever: the place of one that is gone
+  // is taken again when no request knows its number.
+  size_t FreePlace() const {
+    for (size_t i = 0; i < links_.size(); ++i) {
+      if (links_[i]->gone() && std::none_of(flows_.begin(), flows_.end(), [i](const auto& flow) {
+            return flow.second->Names(i);
+          })) {
+        return i;
+      }
+    }
+    return links_.size();
+  }
+
+  WorkerLink& MakeLink(const std::string& address) {
+    const size_t place = FreePlace();
+    if (place == links_.size()) {
+      links_.emplace_back();
+      views_.push_back(nullptr);
+    }
+    links_[place] = std::make_unique<WorkerLink>(place, options_, address, connect_(address),
+                                                 executor_, *this, log_);
+    views_[place] = &links_[place]->view();
+    return *links_[place];
   }
 
   void Admit(uint64_t number, RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
@@ -250,6 +295,9 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   void ReportWorkers() {
     reported_.ready = static_cast<size_t>(std::count_if(
         views_.begin(), views_.end(), [](const WorkerView* view) { return view->ready; }));
+    reported_.all_ready = std::all_of(links_.begin(), links_.end(), [](const auto& link) {
+      return link->retired() || link->view().ready;
+    });
     reported_.can_serve = CanServe();
     if (options_.on_workers) options_.on_workers(reported_);
   }
@@ -296,6 +344,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
 
   const CoreOptions options_;
   Executor& executor_;
+  const WorkerClientFactory connect_;
   CoreMetrics metrics_;
   const Logger& log_;
   const FlowContext context_;
@@ -320,6 +369,8 @@ RouterCore::~RouterCore() = default;
 
 void RouterCore::Start() { impl_->Start(); }
 void RouterCore::Stop() { impl_->Stop(); }
+void RouterCore::AddWorker(const WorkerAddress& worker) { impl_->AddWorker(worker); }
+void RouterCore::RemoveWorker(const std::string& address) { impl_->RemoveWorker(address); }
 uint64_t RouterCore::Generate(RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
   return impl_->Generate(std::move(spec), std::move(observer));
 }
@@ -328,6 +379,7 @@ void RouterCore::Cancel(uint64_t request, absl::Status why) {
 }
 uint32_t RouterCore::ContextLength() const { return impl_->ContextLength(); }
 bool RouterCore::CanServe() const { return impl_->CanServe(); }
+size_t RouterCore::worker_places() const { return impl_->worker_places(); }
 size_t RouterCore::live_requests() const { return impl_->live_requests(); }
 size_t RouterCore::waiting_requests() const { return impl_->waiting_requests(); }
 

@@ -35,6 +35,14 @@ class RouterCore {
   // Opens the sessions.
   void Start();
 
+  // Lists one more worker and opens its session; nothing when the address is listed. Not inside a
+  // callback of this object.
+  void AddWorker(const WorkerAddress& worker);
+  // The address is listed no more: requests that run there go on and new ones still come while the
+  // session holds (the worker itself says when it drains); once broken it stays closed. As
+  // AddWorker.
+  void RemoveWorker(const std::string& address);
+
   // Ends every session and drops what is live; nothing is called back any more.
   void Stop();
 
@@ -48,6 +56,8 @@ class RouterCore {
   uint32_t ContextLength() const;
   // Whether a request would be placed now.
   bool CanServe() const;
+  // Workers that are listed, still connected, or gone with their place not taken again.
+  size_t worker_places() const;
   // Requests that have not ended, and those of them that no worker has yet.
   size_t live_requests() const;
   size_t waiting_requests() const;

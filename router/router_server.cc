@@ -8,6 +8,7 @@
 
 #include <future>
 #include <utility>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/event_loop.h"
@@ -22,6 +23,7 @@
 #include "router/model_text.h"
 #include "router/router_core.h"
 #include "router/status_details.h"
+#include "router/worker_discovery.h"
 
 namespace baton::router {
 namespace {
@@ -33,7 +35,7 @@ std::string HostOf(const std::string& address) { return address.substr(0, addres
 
 }  // namespace
 
-class RouterServer::Impl {
+class RouterServer::Impl : public WorkerDiscovery::Observer {
  public:
   Impl(RouterServerOptions options, std::unique_ptr<ModelText> model, const Logger& log)
       : options_(std::move(options)),
@@ -42,10 +44,11 @@ class RouterServer::Impl {
         loop_(LoopOptions()),
         pool_({.name = "text", .num_threads = options_.text_threads}) {}
 
-  ~Impl() { Stop(); }
+  ~Impl() override { Stop(); }
 
   absl::Status Start() {
     MakeCore();
+    MakeDiscovery();
     loop_.Start();
     BATON_RETURN_IF_ERROR(MakeServer());
     BATON_RETURN_IF_ERROR(MakeAdmin());
@@ -55,7 +58,10 @@ class RouterServer::Impl {
                              metrics_));
     metrics_address_ = HostOf(options_.listen) + ":" + std::to_string(metrics_server_->port());
     // The core's first callback reaches the server, so the sessions open last.
-    OnLoop([this] { core_->Start(); });
+    OnLoop([this] {
+      core_->Start();
+      discovery_->Start();
+    });
     return absl::OkStatus();
   }
 
@@ -77,6 +83,7 @@ class RouterServer::Impl {
 
   void MakeCore() {
     CoreOptions core = options_.core;
+    std::erase_if(core.workers, [](const WorkerAddress& w) { return !IsNumeric(w.address); });
     core.epoch = NewEpoch(random_);
     core.vocab_hash = model_->vocab().hash();
     core.on_workers = [this](const WorkersState& state) { OnWorkers(state); };
@@ -88,6 +95,20 @@ class RouterServer::Impl {
         Frontend::Context{*model_, *core_, loop_, pool_, random_, wall_clock_});
     service_ = MakeGenerateService(options_.service, loop_, *frontend_);
   }
+
+  void MakeDiscovery() {
+    resolver_ = options_.make_resolver ? options_.make_resolver(loop_) : MakeSystemResolver(loop_);
+    WorkerDiscovery::Options options;
+    options.names = options_.core.workers;
+    std::erase_if(options.names, [](const WorkerAddress& w) { return IsNumeric(w.address); });
+    options.interval = options_.resolve_interval;
+    discovery_ =
+        std::make_unique<WorkerDiscovery>(std::move(options), *resolver_, loop_, *this, log_);
+  }
+
+  // WorkerDiscovery::Observer
+  void OnWorkerFound(const WorkerAddress& worker) override { core_->AddWorker(worker); }
+  void OnWorkerGone(const std::string& address) override { core_->RemoveWorker(address); }
 
   absl::Status MakeServer() {
     grpc::EnableDefaultHealthCheckService(true);
@@ -132,7 +153,9 @@ class RouterServer::Impl {
 
   void OnWorkers(const WorkersState& state) {
     SetServing(state.can_serve);
-    if (state.ready == options_.core.workers.size() && options_.on_all_workers_ready) {
+    // Whoever is behind the name now may not be who was.
+    if (state.ready < std::exchange(ready_workers_, state.ready)) discovery_->Refresh();
+    if (state.all_ready && discovery_->complete() && options_.on_all_workers_ready) {
       std::exchange(options_.on_all_workers_ready, nullptr)();
     }
   }
@@ -157,7 +180,12 @@ class RouterServer::Impl {
       server_->Wait();
     }
     if (admin_server_ != nullptr) admin_server_->Shutdown(std::chrono::system_clock::now());
-    if (core_ != nullptr) OnLoop([this] { core_->Stop(); });
+    if (core_ != nullptr) {
+      OnLoop([this] {
+        discovery_->Stop();
+        core_->Stop();
+      });
+    }
     loop_.Stop();
   }
 
@@ -170,6 +198,9 @@ class RouterServer::Impl {
   EventLoop loop_;
   WorkerPool pool_;
   std::unique_ptr<RouterCore> core_;
+  std::unique_ptr<Resolver> resolver_;
+  std::unique_ptr<WorkerDiscovery> discovery_;
+  size_t ready_workers_ = 0;  // the loop's thread
   std::unique_ptr<Frontend> frontend_;
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<grpc::Server> server_;

@@ -2,15 +2,19 @@
 #ifndef BATON_ROUTER_ROUTER_SERVER_H_
 #define BATON_ROUTER_ROUTER_SERVER_H_
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/executor.h"
 #include "common/log.h"
+#include "common/time.h"
 #include "router/core_options.h"
 #include "router/generate_service.h"
+#include "router/resolver.h"
 
 namespace baton::router {
 
@@ -21,9 +25,15 @@ struct RouterServerOptions {
   std::string admin_listen;
   int metrics_port = 0;  // on the host of `listen`; 0: a free one
   size_t text_threads = 1;
-  CoreOptions core;  // epoch and vocab_hash are filled in here
+  // epoch and vocab_hash are filled in here. A worker whose host is a name is every address behind
+  // it, now and later (worker_discovery.h).
+  CoreOptions core;
+  // Names are resolved again so often.
+  Duration resolve_interval = std::chrono::seconds(5);
+  // For tests; absent: the system's.
+  std::function<std::unique_ptr<Resolver>(Executor&)> make_resolver;
   GenerateServiceOptions service;
-  // Called once on the core's thread when every worker has said hello.
+  // Called once on the core's thread when every name has resolved and every worker has said hello.
   std::function<void()> on_all_workers_ready;
 };
 

@@ -32,6 +32,19 @@ void WorkerLink::Stop() {
   session_.reset();
 }
 
+void WorkerLink::Retire() {
+  retired_ = true;
+  if (!view_.ready) Stop();
+}
+
+void WorkerLink::Resume() {
+  retired_ = false;
+  if (session_ != nullptr) return;
+  backoff_ = options_.reconnect_min;
+  failure_logged_ = false;
+  Open();
+}
+
 void WorkerLink::Open() {
   session_ = client_->OpenSession(*this);
   last_heard_ = executor_.Now();
@@ -94,7 +107,7 @@ void WorkerLink::Lose(const absl::Status& why) {
                  {{"address", address_}, {"worker", view_.name}, {"why", why.ToString()}});
   }
   failure_logged_ = true;
-  ScheduleOpen();
+  if (!retired_) ScheduleOpen();
   if (was_ready) observer_.OnWorkerLost(index_, why);
 }
 

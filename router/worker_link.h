@@ -47,6 +47,15 @@ class WorkerLink : private WorkerSession::Listener {
   // Ends the session for good; the observer is not called any more.
   void Stop();
 
+  // Nobody lists the address any more: an open session stays until it breaks and is not opened
+  // again.
+  void Retire();
+  // The address is listed again.
+  void Resume();
+  bool retired() const { return retired_; }
+  // Retired, and nothing is left to break.
+  bool gone() const { return retired_ && session_ == nullptr; }
+
   const WorkerView& view() const { return view_; }
   const std::string& address() const { return address_; }
 
@@ -97,6 +106,7 @@ class WorkerLink : private WorkerSession::Listener {
   Time last_heard_;
   Duration backoff_;
   bool failure_logged_ = false;
+  bool retired_ = false;
   TimerHandle beat_timer_;
   TimerHandle open_timer_;
 };

@@ -42,8 +42,9 @@ std::vector<Option> WorkerOptions() {
 std::vector<Option> RouterOptions() {
   return {
       Text("model", "", "GGUF with vocabulary and template; tensors are not needed"),
-      List("prefill-workers", "HOST:PORT,... of prefill workers"),
+      List("prefill-workers", "HOST:PORT,... of prefill workers; a name is all its addresses"),
       List("decode-workers", "HOST:PORT,... of decode workers"),
+      Integer("resolve-ms", 5000, 100, kMost, "how often names of workers are resolved again"),
       Text("listen", "127.0.0.1:0", "HOST:PORT of the public API; port 0: a free one"),
       Text("admin-listen", "", "HOST:PORT of channelz; empty: none"),
       Integer("metrics-port", 0, 0, kMaxPort, "port of /metrics; 0: a free one"),
