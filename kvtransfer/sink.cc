@@ -1,7 +1,6 @@
 #include "kvtransfer/sink.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -12,6 +11,7 @@
 #include "kvtransfer/sink_session.h"
 #include "kvtransfer/transfer_metrics.h"
 #include "proto/mapping/ids.h"
+#include "proto/mapping/spans.h"
 
 namespace baton::kvtransfer {
 namespace {
@@ -32,7 +32,7 @@ bool Sane(const TransferSink::Options& options, const transfer::v1::Reserve& res
          reserve.n() <= kMaxChoices && reserve.max_tokens() >= 1 &&
          reserve.max_tokens() <= options.context_length &&
          reserve.cache_namespace().size() <= kMaxNamespaceBytes &&
-         reserve.age_ns() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+         proto::AgeFromPeer(reserve.age_ns()).has_value();
 }
 
 Reservation FromMessage(const transfer::v1::Reserve& reserve) {
@@ -41,8 +41,10 @@ Reservation FromMessage(const transfer::v1::Reserve& reserve) {
   reservation.cache_namespace = reserve.cache_namespace();
   reservation.n = reserve.n();
   reservation.max_tokens = reserve.max_tokens();
-  reservation.age = Duration(static_cast<int64_t>(reserve.age_ns()));
-  if (reserve.has_remaining_ns()) reservation.remaining = Duration(reserve.remaining_ns());
+  reservation.age = *proto::AgeFromPeer(reserve.age_ns());
+  if (reserve.has_remaining_ns()) {
+    reservation.remaining = proto::RemainingFromPeer(reserve.remaining_ns());
+  }
   return reservation;
 }
 

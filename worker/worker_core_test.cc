@@ -308,6 +308,16 @@ TEST_F(WorkerCoreTest, DeadlineEndsWaitingAndRunningRequests) {
   EXPECT_TRUE(worker_->all_free());
 }
 
+TEST_F(WorkerCoreTest, ADeadlineBeyondWhatAClockHoldsIsNoDeadline) {
+  Start({});
+  RigSession& session = Open();
+  DecoderState state = State(1, 20, 10);
+  state.remaining = Duration::max();
+  ASSERT_TRUE(session.Submit(state).ok());
+  world_.RunFor(seconds(1));
+  EXPECT_TRUE(session.Finished(state.attempt));
+}
+
 TEST_F(WorkerCoreTest, OlderRequestOfAnyRouterGetsRoomFirst) {
   RigWorker::Options options;
   options.blocks = 8;

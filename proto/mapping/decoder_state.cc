@@ -1,11 +1,11 @@
 #include "proto/mapping/decoder_state.h"
 
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "common/status_macros.h"
 #include "proto/mapping/ids.h"
+#include "proto/mapping/spans.h"
 
 namespace baton::proto {
 namespace {
@@ -151,11 +151,12 @@ absl::StatusOr<DecoderState> FromProto(const state::v1::DecoderState& message,
   BATON_RETURN_IF_ERROR(CheckCount("cache_namespace bytes", message.cache_namespace().size(),
                                    limits.max_namespace_bytes));
   state.cache_namespace = message.cache_namespace();
-  if (message.age_ns() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-    return Invalid("age_ns", "out of range");
+  const auto age = AgeFromPeer(message.age_ns());
+  if (!age.has_value()) {
+    return Invalid("age_ns", "must be at most " + std::to_string(kMaxSpan.count()));
   }
-  state.age = Duration(static_cast<int64_t>(message.age_ns()));
-  if (message.has_remaining_ns()) state.remaining = Duration(message.remaining_ns());
+  state.age = *age;
+  if (message.has_remaining_ns()) state.remaining = RemainingFromPeer(message.remaining_ns());
   return state;
 }
 

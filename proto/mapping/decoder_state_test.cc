@@ -124,6 +124,7 @@ TEST(DecoderStateMapping, RefusesWhatIsOutOfRangeAndNamesTheField) {
        }},
       {"cache_namespace", [](State& s) { s.set_cache_namespace(std::string(17, 'x')); }},
       {"age_ns", [](State& s) { s.set_age_ns(~uint64_t{0}); }},
+      {"age_ns", [](State& s) { s.set_age_ns((uint64_t{1} << 62) + 1); }},
   };
   for (const BadCase& bad : cases) {
     State message = ToProto(Full());
@@ -131,6 +132,16 @@ TEST(DecoderStateMapping, RefusesWhatIsOutOfRangeAndNamesTheField) {
     const auto parsed = FromProto(message, kLimits);
     ASSERT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << bad.field;
     EXPECT_NE(parsed.status().message().find(bad.field), std::string::npos) << parsed.status();
+  }
+}
+
+TEST(DecoderStateMapping, AFarDeadlineIsCutToWhatAClockCanAdd) {
+  for (const int64_t sign : {-1, 1}) {
+    state::v1::DecoderState message = ToProto(Full());
+    message.set_remaining_ns(sign * std::numeric_limits<int64_t>::max());
+    const auto parsed = FromProto(message, kLimits);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->remaining, Duration(sign * (int64_t{1} << 62)));
   }
 }
 
