@@ -1,5 +1,6 @@
 # Sourced by ./test: the long suites. A target joins one by a tag: tags = ["long-equality"].
-long_suites="equality goldens sanitizers seeds"
+long_suites="equality fuzz goldens sanitizers seeds"
+. scripts/fuzz_suite.sh
 not_long=$(printf -- '-long-%s,' $long_suites)-manual
 finish_flags=()
 
@@ -64,6 +65,7 @@ run_long_suite() {
     finish_flags=(--interrupted-ok)
   fi
   case $1 in
+    fuzz) fuzz_suite ;;
     sanitizers) for part in $sanitizer_parts; do sanitizer_part "$part"; done ;;
     sanitizers-*) sanitizer_part "${1#sanitizers-}" ;;
     *) tagged_suite "$1" ;;
