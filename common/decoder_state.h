@@ -48,7 +48,7 @@ struct DecoderState {
   std::vector<TokenId> prompt;        // prompt length = prompt.size()
   std::vector<ChoiceState> choices;   // n entries
   std::string cache_namespace;        // opaque digest, root of the prefix-cache hash chain
-  Duration age{0};                    // since the router admitted it; converted on receipt
+  Duration age{0};                    // since the router got it, plus its priority's credit
   std::optional<Duration> remaining;  // until the deadline; absent: none
   bool operator==(const DecoderState&) const = default;
 };

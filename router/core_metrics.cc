@@ -12,6 +12,15 @@ CoreMetrics::CoreMetrics(MetricsRegistry& registry)
           registry.AddGauge("baton_requests_waiting", "Requests admitted and not started.").Get()),
       requests(registry.AddCounter("baton_router_requests_total", "Requests that ended, by code.",
                                    {"code"})),
+      queue_tokens(registry
+                       .AddGauge("baton_router_queue_tokens",
+                                 "Prompt tokens of the requests admitted and not started.")
+                       .Get()),
+      refusals(registry.AddCounter("baton_router_refusals_total",
+                                   "Requests that admission refused, by reason.", {"reason"})),
+      queue_seconds(registry.AddHistogram("baton_router_queue_seconds",
+                                          "From the call until the first Submit, by priority.",
+                                          LatencyBounds(), {"priority"})),
       prompt_tokens(
           registry.AddCounter("baton_prompt_tokens_total", "Prompt tokens taken in.").Get()),
       generation_tokens(

@@ -13,6 +13,9 @@ struct CoreMetrics {
   Gauge running;
   Gauge waiting;
   CounterFamily& requests;  // {code}
+  Gauge queue_tokens;
+  CounterFamily& refusals;         // {reason}
+  HistogramFamily& queue_seconds;  // {priority}
   Counter prompt_tokens;
   Counter generation_tokens;
   Counter attempts;

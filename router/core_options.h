@@ -44,11 +44,27 @@ struct CoreOptions {
   // A Submit without an answer for so long is followed by Cancel and placed again.
   Duration submit_timeout = std::chrono::seconds(4);
 
-  // Requests no worker has yet; beyond them new ones are refused with RESOURCE_EXHAUSTED.
+  // Requests no worker has yet, and their prompt tokens; beyond either new ones are refused with
+  // RESOURCE_EXHAUSTED. A prompt larger than all the tokens is taken when nothing else waits.
   size_t max_queue = 1024;
+  uint64_t max_queue_tokens = 1 << 20;
+  // Requests whose first token is predicted to come later than this are refused; 0: only those that
+  // would miss their own deadline.
+  Duration ttft_target{0};
+  // What a refused client is told to wait: the predicted time until the queue has drained, within
+  // these bounds; `retry_max` when nothing is known.
+  Duration refusal_min = std::chrono::milliseconds(100);
+  Duration refusal_max = std::chrono::seconds(60);
+  // A step of priority counts as so much more waiting. Equal in all routers of a cluster.
+  Duration age_credit = std::chrono::seconds(60);
+  // An output token counts so many prompt tokens in the fairness between tenants.
+  uint64_t output_token_weight = 2;
+  // Tenants without live requests whose service is remembered.
+  size_t max_idle_tenants = 10000;
   // Requests of this router without a first token that one worker may have.
   size_t prompt_window = 32;
-  // Placements of one request before it ends with the last refusal.
+  // Placements of one request that fail for other reasons than lack of room before it ends with the
+  // last of them. Lack of room is waited out until the deadline.
   uint32_t max_attempts = 16;
   // Pause before a request is placed again after a refusal; doubles per attempt up to the second.
   Duration retry_min = std::chrono::milliseconds(20);

@@ -7,7 +7,7 @@ namespace baton::router {
 namespace {
 
 constexpr double kFadeSeconds = 10;  // to 1/e
-constexpr uint64_t kFewestSamples = 8;
+constexpr uint64_t kFewestSamples = 4;
 constexpr Duration kForgetAfter = std::chrono::seconds(60);
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST_F(DrainEstimateTest, OnlyTimeInWhichSomebodyWaitsCounts) {
   Serve(100, milliseconds(100), 50);
   EXPECT_EQ(Rate(), -1);
   drain_.SetWaiting(now_, true);
-  Serve(7, milliseconds(100), 50);
+  Serve(3, milliseconds(100), 50);
   EXPECT_EQ(Rate(), -1);
   Serve(1, milliseconds(100), 50);
   EXPECT_NEAR(Rate(), 500, 30);

@@ -14,6 +14,7 @@ inline constexpr const char* kReasonUnsupportedField = "UNSUPPORTED_FIELD";
 inline constexpr const char* kReasonUnknownModel = "UNKNOWN_MODEL";
 inline constexpr const char* kReasonChatTemplate = "CHAT_TEMPLATE";
 inline constexpr const char* kReasonQueueFull = "QUEUE_FULL";
+inline constexpr const char* kReasonTooLate = "PREDICTED_TOO_LATE";
 inline constexpr const char* kReasonNoRoom = "NO_ROOM";
 inline constexpr const char* kReasonSlowClient = "SLOW_CLIENT";
 inline constexpr const char* kReasonNoWorker = "NO_WORKER";
@@ -26,11 +27,11 @@ inline constexpr const char* kReasonTokenMismatch = "TOKEN_MISMATCH";
 inline constexpr const char* kReasonProtocol = "PROTOCOL";
 
 inline constexpr std::array kErrorReasons = {
-    kReasonInvalidField, kReasonPromptTooLong, kReasonNeverFits,    kReasonUnsupportedField,
-    kReasonUnknownModel, kReasonChatTemplate,  kReasonQueueFull,    kReasonNoRoom,
-    kReasonSlowClient,   kReasonNoWorker,      kReasonWorkerLost,   kReasonShuttingDown,
-    kReasonDeadline,     kReasonCancelled,     kReasonWorkerFailed, kReasonTokenMismatch,
-    kReasonProtocol};
+    kReasonInvalidField,  kReasonPromptTooLong, kReasonNeverFits, kReasonUnsupportedField,
+    kReasonUnknownModel,  kReasonChatTemplate,  kReasonQueueFull, kReasonTooLate,
+    kReasonNoRoom,        kReasonSlowClient,    kReasonNoWorker,  kReasonWorkerLost,
+    kReasonShuttingDown,  kReasonDeadline,      kReasonCancelled, kReasonWorkerFailed,
+    kReasonTokenMismatch, kReasonProtocol};
 
 }  // namespace baton::router
 

@@ -212,12 +212,14 @@ void FakeWorker::Failed(const AttemptId& attempt, absl::StatusCode code, worker:
   Send({event});
 }
 
-void FakeWorker::Load(uint64_t last_submit, uint64_t queued_tokens, uint32_t free_blocks) {
+void FakeWorker::Load(uint64_t last_submit, uint64_t queued_tokens, uint32_t free_blocks,
+                      double prefill_tokens_per_second) {
   WorkerEvent event;
   auto* load = event.mutable_load();
   load->set_last_submit_number(last_submit);
   load->set_queued_prefill_tokens(queued_tokens);
   load->add_free_blocks(free_blocks);
+  load->set_prefill_tokens_per_second(prefill_tokens_per_second);
   Send({event});
 }
 

@@ -70,7 +70,8 @@ class FakeWorker {
   void NoRoom(const AttemptId& attempt);
   void Lost(const AttemptId& attempt, worker::v1::Cause cause);
   void Failed(const AttemptId& attempt, absl::StatusCode code, worker::v1::Cause cause);
-  void Load(uint64_t last_submit, uint64_t queued_tokens, uint32_t free_blocks);
+  void Load(uint64_t last_submit, uint64_t queued_tokens, uint32_t free_blocks,
+            double prefill_tokens_per_second = 0);
 
   // Of the latest Submit.
   AttemptId last_attempt() const;

@@ -44,6 +44,9 @@ RouterServerOptions MakeOptions(const Settings& settings) {
   }
   options.resolve_interval = std::chrono::milliseconds(settings.Integer("resolve-ms"));
   core.max_queue = Count(settings, "max-queue");
+  core.max_queue_tokens = static_cast<uint64_t>(settings.Integer("max-queue-tokens"));
+  core.ttft_target = std::chrono::milliseconds(settings.Integer("ttft-target-ms"));
+  core.age_credit = std::chrono::milliseconds(settings.Integer("age-credit-ms"));
   core.default_max_tokens = static_cast<uint32_t>(settings.Integer("default-max-tokens"));
   core.max_attempts = static_cast<uint32_t>(settings.Integer("max-attempts"));
   core.prompt_window = Count(settings, "prompt-window");

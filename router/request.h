@@ -13,9 +13,14 @@
 
 namespace baton::router {
 
+inline constexpr int kMinPriority = -4;
+inline constexpr int kMaxPriority = 4;
+
 // Validated and tokenized (validation.h); the seed has been drawn.
 struct RequestSpec {
   std::string request_id;  // for logs
+  std::string tenant;      // empty: a tenant like any other
+  int priority = 0;
   std::vector<TokenId> prompt;
   SamplingParams sampling;
   // Capped by the core to what the context of the serving workers leaves; 0: the core's default.

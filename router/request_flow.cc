@@ -101,7 +101,8 @@ worker::v1::SubmitRequest RequestFlow::MakeSubmit() const {
   state.stop = spec_.stop;
   state.prompt = spec_.prompt;
   state.choices.resize(1);
-  state.age = now - spec_.arrived;
+  // The lowest priority has no credit, so that an age is never negative.
+  state.age = now - spec_.arrived + context_.options.age_credit * (spec_.priority - kMinPriority);
   if (spec_.deadline.has_value()) state.remaining = *spec_.deadline - now;
   worker::v1::SubmitRequest request;
   *request.mutable_state() = proto::ToProto(state);
@@ -265,6 +266,7 @@ void RequestFlow::Deliver(const worker::v1::Token& token) {
   event.visible_bytes = token.visible_bytes();
   event.finish = FinishOf(token.finish_reason());
   observer_->OnToken(event);
+  host_.TokenDelivered(*this);
 }
 
 // The parts add up to the whole: what no report names is time in the worker's queue.
@@ -345,7 +347,9 @@ FlowAction RequestFlow::Step(FlowEvent event, const absl::Status& why) {
 
 void RequestFlow::Retry(const absl::Status& why) {
   CancelAttempt();
-  if (attempt_.number >= context_.options.max_attempts) {
+  // A cluster that is full, perhaps of another router's requests, is waited for.
+  if (why.code() != absl::StatusCode::kResourceExhausted) ++failed_attempts_;
+  if (failed_attempts_ >= context_.options.max_attempts) {
     state_ = RequestState::kFailed;
     return Finish(WithRetryInfo(why, context_.options.retry_max));
   }

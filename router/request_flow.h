@@ -71,12 +71,17 @@ class RequestFlow {
     // The worker answered Submit; the flow may have ended meanwhile.
     virtual void SubmitAnswered(const AttemptId& attempt, const absl::Status& status) = 0;
     virtual void LearnKvBytes(double bytes_per_token) = 0;
+    // The observer has it. flow.delivered() counts it.
+    virtual void TokenDelivered(RequestFlow& flow) = 0;
   };
 
   RequestFlow(uint64_t number, RequestSpec spec, std::unique_ptr<RequestObserver> observer,
               const FlowContext& context, Host& host);
 
   uint64_t number() const { return number_; }
+  const RequestSpec& spec() const { return spec_; }
+  size_t delivered() const { return delivered_.size(); }
+  uint32_t attempts() const { return attempt_.number; }
   RequestState state() const { return state_; }
   bool ended() const {
     return state_ == RequestState::kFinished || state_ == RequestState::kFailed;
@@ -154,6 +159,7 @@ class RequestFlow {
 
   RequestState state_ = RequestState::kQueued;
   Attempt attempt_;
+  uint32_t failed_attempts_ = 0;  // lack of room is not one
   std::set<size_t> avoid_;
   std::vector<TokenId> delivered_;  // next_position = prompt length + size
   uint64_t visible_bytes_ = 0;

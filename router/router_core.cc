@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "common/metrics.h"
+#include "common/status_macros.h"
 #include "proto/mapping/ids.h"
+#include "router/admission.h"
 #include "router/core_metrics.h"
 #include "router/error_reasons.h"
 #include "router/placement.h"
@@ -51,7 +52,8 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
         connect_(connect),
         metrics_(metrics),
         log_(log),
-        context_{options_, executor_, metrics_, log_, links_} {
+        context_{options_, executor_, metrics_, log_, links_},
+        admission_(options_, executor_, metrics_, views_) {
     for (const WorkerAddress& worker : options_.workers) MakeLink(worker.address);
   }
 
@@ -66,8 +68,8 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
 
   void Stop() {
     alive_.reset();
-    waiting_.clear();
     pausing_.clear();
+    admission_.Clear();
     flows_.clear();
     for (const auto& link : links_) link->Stop();
   }
@@ -104,6 +106,12 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     });
   }
 
+  absl::Status CheckRoom(uint64_t prompt_tokens) {
+    const absl::Status status = admission_.Room(prompt_tokens);
+    if (!status.ok()) CountRefusal(status);
+    return status;
+  }
+
   uint32_t ContextLength() const {
     uint32_t longest = 0;
     for (const WorkerView* view : views_) {
@@ -117,7 +125,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   bool CanServe() const { return ContextLength() > 0; }
   size_t worker_places() const { return links_.size(); }
   size_t live_requests() const { return live_; }
-  size_t waiting_requests() const { return waiting_.size() + pausing_.size(); }
+  size_t waiting_requests() const { return admission_.requests(); }
 
  private:
   // Runs later, unless the core is gone by then.
@@ -166,11 +174,19 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     RequestFlow& flow = *owned;
     flows_.emplace(number, std::move(owned));
     ++live_;
-    if (!status.ok()) return flow.End(status);
+    admission_.Enter(flow);
+    if (!status.ok()) {
+      CountRefusal(status);
+      return flow.End(status);
+    }
     flow.Admit();
     if (flow.ended()) return;
-    waiting_.insert(number);
+    admission_.Admit(flow);
     Dispatch();
+  }
+
+  void CountRefusal(const absl::Status& status) {
+    metrics_.refusals.With({ReasonOf(status)}).Increment();
   }
 
   // Refuses what can never run, then what cannot now; caps max_tokens.
@@ -192,17 +208,10 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     request.prompt_tokens = spec.prompt.size();
     request.max_tokens = spec.stop.max_tokens;
     const Placement placement = Place(views_, request, PlacementOptionsNow());
-    if (placement.verdict == PlacementVerdict::kNeverFits) return NeverFits(placement);
+    if (placement.verdict == PlacementVerdict::kNeverFits) return NeverFits(request, placement);
     if (placement.verdict == PlacementVerdict::kNoWorker) return NoWorker();
-    if (waiting_.size() >= options_.max_queue) {
-      return WithRetryInfo(
-          ErrorWithReason(absl::StatusCode::kResourceExhausted,
-                          "the queue is full: " + std::to_string(options_.max_queue) +
-                              " requests wait (max_queue)",
-                          kReasonQueueFull),
-          options_.retry_max);
-    }
-    return absl::OkStatus();
+    BATON_RETURN_IF_ERROR(admission_.Room(spec.prompt.size()));
+    return admission_.InTime(spec);
   }
 
   static absl::Status NoWorker() {
@@ -210,8 +219,12 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
                            kReasonNoWorker);
   }
 
-  static absl::Status NeverFits(const Placement& placement) {
-    return BadField("generation.stop.max_tokens",
+  // Names the prompt when not even one token fits behind it.
+  absl::Status NeverFits(PlacementRequest request, const Placement& placement) const {
+    request.max_tokens = 1;
+    const bool prompt_fits =
+        Place(views_, request, PlacementOptionsNow()).verdict != PlacementVerdict::kNeverFits;
+    return BadField(prompt_fits ? "generation.stop.max_tokens" : "generation.prompt",
                     "prompt and max_tokens need " + std::to_string(placement.needed_blocks) +
                         " KV blocks; the largest worker has " +
                         std::to_string(placement.largest_pool),
@@ -227,7 +240,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   }
 
   void ScheduleDispatch() {
-    if (waiting_.empty() || dispatch_scheduled_) return;
+    if (!admission_.anyone_waits() || dispatch_scheduled_) return;
     dispatch_scheduled_ = true;
     Post([this] {
       dispatch_scheduled_ = false;
@@ -235,45 +248,44 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     });
   }
 
-  // Oldest first; stops at the first that has to wait, so that nobody is overtaken for ever.
+  // In the queue's order; stops at the first that has to wait, so that nobody is overtaken for
+  // ever.
   void Dispatch() {
-    while (!waiting_.empty()) {
-      RequestFlow& flow = *flows_.at(*waiting_.begin());
-      const Placement placement = Place(views_, flow.placement_request(), PlacementOptionsNow());
+    while (admission_.anyone_waits()) {
+      RequestFlow& flow = *flows_.at(admission_.Next());
+      const PlacementRequest request = flow.placement_request();
+      const Placement placement = Place(views_, request, PlacementOptionsNow());
       if (placement.verdict == PlacementVerdict::kWait) break;
-      waiting_.erase(waiting_.begin());
       if (placement.verdict == PlacementVerdict::kPlaced) {
+        admission_.Submitted(flow);
         flow.Submit(placement);
       } else {
-        flow.End(placement.verdict == PlacementVerdict::kNeverFits ? NeverFits(placement)
+        flow.End(placement.verdict == PlacementVerdict::kNeverFits ? NeverFits(request, placement)
                                                                    : NoWorker());
       }
     }
-    UpdateGauges();
+    UpdateRunning();
   }
 
-  void UpdateGauges() {
-    const size_t waiting = waiting_requests();
-    metrics_.waiting.Set(static_cast<double>(waiting));
-    metrics_.running.Set(static_cast<double>(live_ - waiting));
-  }
+  void UpdateRunning() { metrics_.running.Set(static_cast<double>(live_ - admission_.requests())); }
 
   // RequestFlow::Host
   void Requeue(RequestFlow& flow, Time when) override {
     const uint64_t number = flow.number();
+    admission_.Pause(flow);
     pausing_[number] = executor_.PostAt(when, [this, number] {
       pausing_.erase(number);
-      waiting_.insert(number);
+      admission_.Resume(number);
       Dispatch();
     });
-    UpdateGauges();
+    UpdateRunning();
   }
 
   void Ended(RequestFlow& flow) override {
-    waiting_.erase(flow.number());
     pausing_.erase(flow.number());
+    admission_.Leave(flow);
     --live_;
-    UpdateGauges();
+    UpdateRunning();
     Post([this, number = flow.number()] { flows_.erase(number); });
     ScheduleDispatch();
   }
@@ -282,6 +294,8 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     RequestFlow* flow = FindLive(attempt);
     if (flow != nullptr) flow->OnSubmitAnswer(status);
   }
+
+  void TokenDelivered(RequestFlow& flow) override { admission_.TokenDelivered(flow); }
 
   void LearnKvBytes(double bytes_per_token) override { kv_bytes_per_token_ = bytes_per_token; }
 
@@ -352,7 +366,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   std::vector<std::unique_ptr<WorkerLink>> links_;
   std::vector<const WorkerView*> views_;
   std::map<uint64_t, std::unique_ptr<RequestFlow>> flows_;
-  std::set<uint64_t> waiting_;  // by number, which is by age
+  Admission admission_;
   std::map<uint64_t, TimerHandle> pausing_;
   size_t live_ = 0;  // flows that have not ended
   uint64_t last_number_ = 0;
@@ -373,6 +387,9 @@ void RouterCore::AddWorker(const WorkerAddress& worker) { impl_->AddWorker(worke
 void RouterCore::RemoveWorker(const std::string& address) { impl_->RemoveWorker(address); }
 uint64_t RouterCore::Generate(RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
   return impl_->Generate(std::move(spec), std::move(observer));
+}
+absl::Status RouterCore::CheckRoom(uint64_t prompt_tokens) {
+  return impl_->CheckRoom(prompt_tokens);
 }
 void RouterCore::Cancel(uint64_t request, absl::Status why) {
   impl_->Cancel(request, std::move(why));

@@ -52,6 +52,10 @@ class RouterCore {
   // Ends the request with `why` unless it has ended already.
   void Cancel(uint64_t request, absl::Status why);
 
+  // RESOURCE_EXHAUSTED with RetryInfo when a request of at least so many prompt tokens would find
+  // no room now. Saves tokenizing what will be refused; Generate decides.
+  absl::Status CheckRoom(uint64_t prompt_tokens);
+
   // Largest context of the workers that serve now; 0: none.
   uint32_t ContextLength() const;
   // Whether a request would be placed now.

@@ -208,11 +208,11 @@ TEST_F(SplitTest, AttemptsAreBounded) {
   Seen seen;
   Ask(seen);
   for (int i = 0; i < 100 && seen.ends == 0; ++i) {
-    p_->NoRoom(p_->last_attempt());
+    p_->Failed(p_->last_attempt(), absl::StatusCode::kUnavailable, worker::v1::CAUSE_DRAINING);
     Run(seconds(2));
   }
   EXPECT_EQ(seen.ends, 1);
-  EXPECT_EQ(seen.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(seen.status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(p_->submits.size(), CoreOptions().max_attempts);
 }
 

@@ -50,8 +50,14 @@ std::vector<Option> RouterOptions() {
       Integer("metrics-port", 0, 0, kMaxPort, "port of /metrics; 0: a free one"),
       Integer("max-queue", 1024, 1, kMost,
               "requests that wait for a worker before new ones are refused"),
+      Integer("max-queue-tokens", 1 << 20, 1, kMost, "prompt tokens of them, likewise"),
+      Integer("ttft-target-ms", 0, 0, kMost,
+              "requests whose first token is predicted later are refused; 0: no target"),
+      Integer("age-credit-ms", 60000, 0, 86400000,
+              "a step of priority counts as so much waiting; equal on all routers"),
       Integer("default-max-tokens", 512, 1, kMost, "max_tokens of a request that names none"),
-      Integer("max-attempts", 16, 1, kMost, "placements of one request"),
+      Integer("max-attempts", 16, 1, kMost,
+              "placements of one request that fail for other reasons than lack of room"),
       Integer("prompt-window", 32, 1, kMost,
               "requests without a first token that one worker may have"),
       Integer("worker-silence-ms", 4000, 1, kMost,
@@ -226,7 +232,8 @@ const std::vector<std::string>& HandedToWorkers() {
 
 const std::vector<std::string>& HandedToRouters() {
   static const std::vector<std::string> kNames = {
-      "max-queue",         "default-max-tokens",     "prompt-window",
+      "max-queue",         "max-queue-tokens",       "ttft-target-ms",
+      "age-credit-ms",     "default-max-tokens",     "prompt-window",
       "worker-silence-ms", "slow-client-timeout-ms", "client-buffer-bytes"};
   return kNames;
 }

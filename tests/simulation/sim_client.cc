@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "engine/fake_model_runner.h"
+#include "router/error_reasons.h"
+#include "router/status_details.h"
 #include "text/stop.h"
 
 namespace baton::sim {
@@ -93,7 +95,10 @@ void SimClient::OnToken(const router::TokenEvent& event) {
 }
 
 void SimClient::OnFinished(const absl::Status& status) {
-  options_.trace("end", std::to_string(options_.index) + ":" + status.ToString());
+  // Without the details: the order of payloads is random.
+  options_.trace("end", std::to_string(options_.index) + ":" +
+                            absl::StatusCodeToString(status.code()) + ":" +
+                            std::string(status.message()));
   if (ended()) return Report("ended twice");
   end_ = status;
   const std::string why_not = WhyNotAllowed(status);
@@ -111,6 +116,9 @@ std::string SimClient::WhyNotAllowed(const absl::Status& status) const {
       if (!deadline_.has_value()) return "it has no deadline";
       return router_.executor().Now() >= *deadline_ ? "" : "the deadline has not passed";
     case StatusCode::kResourceExhausted:
+      if (router::ReasonOf(status) == router::kReasonTooLate) {
+        return deadline_.has_value() && !admitted_ ? "" : "nothing could be too late";
+      }
       return options_.tight_pool ? "" : "there is room";
     case StatusCode::kUnavailable:
       return options_.faults ? "" : "no worker was lost";
