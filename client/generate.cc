@@ -25,7 +25,7 @@ const char kGenerateUsage[] =
     "baton generate --target HOST:PORT (--prompt TEXT | --prompt-file F | --prompt-tokens 1,2,3 |\n"
     "    --chat TEXT) [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P]\n"
     "    [--seed S] [--n N] [--stop S]... [--stop-id I]... [--ignore-eos] [--model M]\n"
-    "    [--request-id ID] [--timeout-ms N] [--json] [--timings]\n";
+    "    [--request-id ID] [--priority P] [--tenant T] [--timeout-ms N] [--json] [--timings]\n";
 
 namespace {
 
@@ -72,6 +72,9 @@ absl::StatusOr<v1::GenerateStreamRequest> MakeRequest(const Arguments& args) {
   v1::Generation& generation = *request.mutable_generation();
   BATON_RETURN_IF_ERROR(SetInput(args, generation));
   BATON_RETURN_IF_ERROR(ApplyGenerationFlags(args, generation));
+  BATON_ASSIGN_OR_RETURN(const auto priority, args.Int("priority"));
+  if (priority.has_value()) generation.set_priority(*priority);
+  generation.set_tenant(args.Get("tenant"));
   BATON_ASSIGN_OR_RETURN(const auto n, args.Int("n"));
   if (n.has_value() && *n < 0) return absl::InvalidArgumentError("--n: must not be negative");
   if (n.has_value()) generation.set_n(static_cast<uint32_t>(*n));
@@ -164,8 +167,8 @@ int BadFlags(const absl::Status& status) {
 }  // namespace
 
 int Generate(const std::vector<std::string>& argv) {
-  std::set<std::string> known = {"target", "prompt", "prompt-file", "prompt-tokens",
-                                 "chat",   "n",      "request-id",  "timeout-ms"};
+  std::set<std::string> known = {"target", "prompt",     "prompt-file", "prompt-tokens", "chat",
+                                 "n",      "request-id", "timeout-ms",  "priority",      "tenant"};
   known.insert(GenerationFlags().begin(), GenerationFlags().end());
   std::set<std::string> switches = {"json", "timings"};
   switches.insert(GenerationSwitches().begin(), GenerationSwitches().end());

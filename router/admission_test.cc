@@ -316,7 +316,7 @@ TEST_F(AdmissionTest, ATenantThatComesLateStartsLevelAndThenGetsItsHalf) {
   EXPECT_NEAR(late, 20, 2);
 }
 
-// Two minutes of five times too much, in virtual time; tests/e2e/overload_test.py is the real one.
+// Two minutes of five times too much, in virtual time.
 TEST_F(AdmissionTest, AnOverloadedRouterServesInTimeWhatItTakesAndIsSoonAsBefore) {
   options_.ttft_target = seconds(1);
   Start();

@@ -1,5 +1,6 @@
 #include "router/frontend.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,16 @@ void Fill(const RequestTimings& from, v1::Timings& to) {
   to.set_first_decode_step(ToSeconds(from.first_decode_step));
   to.set_total(ToSeconds(from.total));
   to.set_time_to_first_token(ToSeconds(from.time_to_first_token));
+}
+
+// Of the prompt, before it is tokenized.
+uint64_t LeastTokens(const PromptInput& input, const Vocab& vocab) {
+  uint64_t bytes = 0, ids = 0;
+  for (const PromptPart& part : input.parts) {
+    bytes += part.text.size();
+    ids += part.ids.size();
+  }
+  return std::max<uint64_t>(ids + bytes / std::max<uint64_t>(vocab.max_token_bytes(), 1), 1);
 }
 
 absl::Status PoolFull() {
@@ -130,8 +141,17 @@ uint64_t Frontend::Generate(const v1::Generation& generation, Time arrived,
     End(call, valid.status());
     return call;
   }
+  // A full router does not spend its time on tokenizing what it refuses.
+  const absl::Status room =
+      context_.core.CheckRoom(LeastTokens(valid->input, context_.model.vocab()));
+  if (!room.ok()) {
+    End(call, room);
+    return call;
+  }
   RequestSpec spec;
   spec.request_id = valid->request_id;
+  spec.tenant = valid->tenant;
+  spec.priority = valid->priority;
   spec.sampling = valid->sampling;
   spec.sampling.seed = valid->seed.has_value() ? *valid->seed : context_.random.Next64();
   spec.stop = std::move(valid->stop);

@@ -45,6 +45,8 @@ class FrontendTest : public testing::Test {
     CoreOptions core;
     core.epoch = Epoch{1, 2};
     core.workers = {{"d", false}};
+    core.prompt_window = 1;
+    core.max_queue = 1;
     core_ = std::make_unique<RouterCore>(
         core, node_, [this](const std::string&) { return worker_->Connect(); }, metrics_, log_);
     model_ = ModelText::Create("tiny", 100, ByteVocabData()).value();
@@ -140,6 +142,24 @@ TEST_F(FrontendTest, AFullTokenizerPoolRefusesWithRetryInfo) {
   Ask();
   EXPECT_EQ(sink_->status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(sink_->status.GetPayload("type.googleapis.com/google.rpc.RetryInfo").has_value());
+}
+
+TEST_F(FrontendTest, AFullQueueRefusesBeforeThePromptIsTokenized) {
+  Ask();
+  Ask();
+  pool_.set_full(true);  // tokenizing would be refused in other words
+  Ask();
+  EXPECT_EQ(sink_->ends, 1);
+  EXPECT_EQ(sink_->status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(sink_->status.message().find("max_queue"), absl::string_view::npos) << sink_->status;
+}
+
+TEST_F(FrontendTest, PriorityAndTenantReachTheWorkersQueue) {
+  generation_.set_priority(3);
+  generation_.set_tenant("t");
+  Ask();
+  ASSERT_EQ(worker_->submits.size(), 1u);
+  EXPECT_GE(worker_->submits[0].state().age_ns(), 7u * 60'000'000'000u);
 }
 
 TEST_F(FrontendTest, ShutdownEndsLiveCallsAndRefusesNewOnes) {

@@ -5,6 +5,7 @@
 
 #include "common/status_macros.h"
 #include "router/error_reasons.h"
+#include "router/request.h"
 #include "router/status_details.h"
 #include "text/stop.h"
 #include "text/utf8.h"
@@ -12,7 +13,7 @@
 namespace baton::router {
 namespace {
 
-constexpr size_t kMaxRequestIdBytes = 128;
+constexpr size_t kMaxNameBytes = 128;
 constexpr size_t kMaxRoleBytes = 64;
 
 std::string Number(double value) {
@@ -35,24 +36,27 @@ absl::Status CheckRange(const std::string& path, float value, bool zero_allowed)
 absl::Status CheckUnsupported(const v1::Generation& g) {
   if (g.has_n() && g.n() == 0) return BadField("generation.n", "is 0; must be at least 1");
   if (g.has_n() && g.n() > 1) return Unsupported("generation.n above 1");
-  if (g.has_priority()) return Unsupported("generation.priority");
-  if (!g.tenant().empty()) return Unsupported("generation.tenant");
   if (!g.cache_salt().empty()) return Unsupported("generation.cache_salt");
   return absl::OkStatus();
 }
 
-absl::Status CheckRequestId(const std::string& id) {
-  if (id.size() > kMaxRequestIdBytes) {
-    return BadField("generation.request_id", "has " + std::to_string(id.size()) +
-                                                 " bytes; at most " +
-                                                 std::to_string(kMaxRequestIdBytes));
+// Of requests and tenants.
+absl::Status CheckName(const std::string& path, const std::string& name) {
+  if (name.size() > kMaxNameBytes) {
+    return BadField(path, "has " + std::to_string(name.size()) + " bytes; at most " +
+                              std::to_string(kMaxNameBytes));
   }
-  for (const char c : id) {
-    if (c < 0x20 || c > 0x7e) {
-      return BadField("generation.request_id", "must be printable ASCII");
-    }
+  for (const char c : name) {
+    if (c < 0x20 || c > 0x7e) return BadField(path, "must be printable ASCII");
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckPriority(int priority) {
+  if (priority >= kMinPriority && priority <= kMaxPriority) return absl::OkStatus();
+  return BadField("generation.priority", "is " + std::to_string(priority) + "; must be in [" +
+                                             std::to_string(kMinPriority) + ", " +
+                                             std::to_string(kMaxPriority) + "]");
 }
 
 absl::StatusOr<SamplingParams> CheckSampling(const v1::SamplingOptions& in) {
@@ -214,10 +218,14 @@ absl::StatusOr<PromptInput> ValidateInput(const v1::Generation& generation, cons
 absl::StatusOr<ValidGeneration> Validate(const v1::Generation& generation, const ModelText& model,
                                          const ValidationLimits& limits) {
   BATON_RETURN_IF_ERROR(ValidateModelName(generation.model(), "generation.model", model));
-  BATON_RETURN_IF_ERROR(CheckRequestId(generation.request_id()));
+  BATON_RETURN_IF_ERROR(CheckName("generation.request_id", generation.request_id()));
+  BATON_RETURN_IF_ERROR(CheckName("generation.tenant", generation.tenant()));
+  BATON_RETURN_IF_ERROR(CheckPriority(generation.priority()));
   BATON_RETURN_IF_ERROR(CheckUnsupported(generation));
   ValidGeneration out;
   out.request_id = generation.request_id();
+  out.tenant = generation.tenant();
+  out.priority = generation.priority();
   BATON_ASSIGN_OR_RETURN(out.sampling, CheckSampling(generation.sampling()));
   if (generation.sampling().has_seed()) out.seed = generation.sampling().seed();
   BATON_ASSIGN_OR_RETURN(out.stop, CheckStop(generation.stop(), model));

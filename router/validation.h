@@ -24,6 +24,8 @@ struct ValidGeneration {
   std::optional<uint64_t> seed;  // absent: the router draws one
   StopParams stop;               // max_tokens 0: not given
   std::string request_id;
+  std::string tenant;
+  int priority = 0;
 };
 
 absl::StatusOr<ValidGeneration> Validate(const v1::Generation& generation, const ModelText& model,

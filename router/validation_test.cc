@@ -82,13 +82,27 @@ TEST_F(ValidationTest, EverythingGivenArrives) {
   EXPECT_EQ(valid->request_id, "abc 1");
 }
 
-TEST_F(ValidationTest, KnownFieldsThatAreNotSupportedAreRefusedByName) {
-  generation_.set_priority(0);
-  ExpectRefused(absl::StatusCode::kUnimplemented, "generation.priority");
+TEST_F(ValidationTest, PriorityAndTenantAreTakenWithinTheirLimits) {
+  EXPECT_EQ(Check()->priority, 0);
+  EXPECT_EQ(Check()->tenant, "");
+  for (const int priority : {-4, 4}) {
+    generation_.set_priority(priority);
+    EXPECT_EQ(Check()->priority, priority);
+  }
+  for (const int priority : {-5, 5, 2000000000}) {
+    generation_.set_priority(priority);
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.priority");
+  }
   generation_.clear_priority();
-  generation_.set_tenant("x");
-  ExpectRefused(absl::StatusCode::kUnimplemented, "generation.tenant");
-  generation_.clear_tenant();
+  generation_.set_tenant(std::string(128, 'x'));
+  EXPECT_EQ(Check()->tenant, std::string(128, 'x'));
+  for (const std::string& tenant : {std::string(129, 'x'), std::string("a\nb")}) {
+    generation_.set_tenant(tenant);
+    ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.tenant");
+  }
+}
+
+TEST_F(ValidationTest, KnownFieldsThatAreNotSupportedAreRefusedByName) {
   generation_.set_cache_salt("x");
   ExpectRefused(absl::StatusCode::kUnimplemented, "generation.cache_salt");
   generation_.clear_cache_salt();

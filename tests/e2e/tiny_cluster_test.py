@@ -71,6 +71,8 @@ class SplitCluster(unittest.TestCase):
                      reason="UNSUPPORTED_FIELD")
         self.refused(bad, *hi, "--n", "0", field="generation.n")
         self.refused(bad, *hi, "--request-id", "x" * 129, field="generation.request_id")
+        self.refused(bad, *hi, "--priority", "5", field="generation.priority: is 5; must be in [-4, 4]")
+        self.refused(bad, *hi, "--tenant", "x" * 129, field="generation.tenant")
         path = os.path.join(self.directory, "large")
         for size, code, words in ((10 << 20, bad, "longest token"),
                                   (17 << 20, "RESOURCE_EXHAUSTED", "")):
