@@ -297,6 +297,25 @@ TEST_F(SplitTest, ASinkThatComesBackIsToldOfAnEndBeforeItsHelloHasArrived) {
   EXPECT_EQ(d_->cancels.size(), 2u);
 }
 
+TEST_F(SplitTest, ACancelThatAWorkerMayNotHaveHeardIsRepeatedWhenItComesBack) {
+  Seen seen;
+  const uint64_t number = Ask(seen);
+  const AttemptId id = p_->last_attempt();
+  d_->Crash();
+  Run(milliseconds(1));
+  core_->Cancel(number, absl::CancelledError("client went away"));
+  Run(milliseconds(1));
+  EXPECT_TRUE(d_->cancels.empty());
+  p_->Crash();
+  Run(milliseconds(200));
+  EXPECT_EQ(d_->cancels, std::vector<AttemptId>({id}));
+  EXPECT_EQ(p_->cancels, std::vector<AttemptId>({id, id}));
+  Run(seconds(10));
+  d_->Crash();
+  Run(milliseconds(200));
+  EXPECT_EQ(d_->cancels.size(), 1u);  // long ago
+}
+
 TEST_F(SplitTest, AWorkerThatComesBackServesAgain) {
   d_->Restart(Epoch{200, 2});
   Run(milliseconds(5));

@@ -54,6 +54,8 @@ void WorkerLink::Open() {
   hello->set_session_number(++session_number_);
   hello->set_protocol_version(kWorkerProtocolVersion);
   session_->Send(std::move(request));
+  DropOldCancels();
+  for (const RecentCancel& cancel : cancels_) SendCancel(cancel.attempt);
   beat_timer_ = executor_.PostAfter(options_.heartbeat, [this] { Beat(); });
 }
 
@@ -208,7 +210,18 @@ void WorkerLink::Attach(const AttemptId& attempt) {
 }
 
 void WorkerLink::Cancel(const AttemptId& attempt) {
-  if (session_ == nullptr) return;
+  DropOldCancels();
+  cancels_.push_back({executor_.Now(), attempt});
+  if (session_ != nullptr) SendCancel(attempt);
+}
+
+// The loss of a session may go unnoticed for so long, and a Submit be on its way.
+void WorkerLink::DropOldCancels() {
+  const Time old = executor_.Now() - options_.worker_silence - options_.submit_timeout;
+  while (!cancels_.empty() && cancels_.front().when < old) cancels_.pop_front();
+}
+
+void WorkerLink::SendCancel(const AttemptId& attempt) {
   SessionRequest request;
   proto::Set(attempt, *request.mutable_cancel()->mutable_attempt());
   session_->Send(std::move(request));

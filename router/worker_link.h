@@ -64,6 +64,8 @@ class WorkerLink : private WorkerSession::Listener {
   void Submit(worker::v1::SubmitRequest request, std::function<void(absl::Status)> done);
   void Attach(const AttemptId& attempt);
   // Goes out before the worker's hello as well: from our own hello on it takes reservations for us.
+  // Repeated on a session that is opened soon after: the worker may not have heard it, and others
+  // may still ask it for room.
   void Cancel(const AttemptId& attempt);
 
   // This router's requests there, for placement and the gauge.
@@ -76,9 +78,16 @@ class WorkerLink : private WorkerSession::Listener {
     uint64_t prompt_tokens;
   };
 
+  struct RecentCancel {
+    Time when;
+    AttemptId attempt;
+  };
+
   void OnMessage(worker::v1::SessionResponse message) override;
   void OnClosed(absl::Status status) override;
 
+  void SendCancel(const AttemptId& attempt);
+  void DropOldCancels();
   void Open();
   void ScheduleOpen();
   void Beat();
@@ -102,6 +111,7 @@ class WorkerLink : private WorkerSession::Listener {
   uint64_t session_number_ = 0;
   uint64_t submit_number_ = 0;
   std::deque<LaterSubmit> later_;  // not in the last load report yet
+  std::deque<RecentCancel> cancels_;
   uint64_t reported_prefill_tokens_ = 0;
   Time last_heard_;
   Duration backoff_;
