@@ -103,7 +103,18 @@ Scenario MakeScenario(uint64_t seed, const ScenarioOptions& options) {
       PlannedFault fault;
       fault.worker = random.Below(scenario.workers.size());
       fault.when = microseconds(random.Below(400'000));
-      if (random.Below(2) == 0) fault.restart = milliseconds(random.Below(800));
+      switch (random.Below(6)) {
+        case 0:
+          break;
+        case 1:
+          fault.router = random.Below(scenario.routers);
+          break;
+        case 2:
+          fault.other_worker = random.Below(scenario.workers.size());
+          break;
+        default:
+          fault.restart = milliseconds(random.Below(800));
+      }
       scenario.faults.push_back(fault);
     }
   }

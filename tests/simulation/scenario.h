@@ -22,12 +22,14 @@ struct PlannedRequest {
   std::optional<Duration> deadline_after;
 };
 
-// Breaks every connection of a worker at a time, and ends its life when `restart` is set: another
-// one takes its address after that long.
+// Breaks every connection of a worker at a time, or those with one router or one other worker
+// alone, and ends its life when `restart` is set: another one takes its address after that long.
 struct PlannedFault {
   size_t worker = 0;
   Duration when{0};
   std::optional<Duration> restart;
+  std::optional<size_t> router;
+  std::optional<size_t> other_worker;
 };
 
 struct Scenario {

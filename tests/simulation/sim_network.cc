@@ -93,6 +93,13 @@ void SimNetwork::BreakAll(const SimExecutor& node) {
   }
 }
 
+void SimNetwork::BreakBetween(const SimExecutor& a, const SimExecutor& b) {
+  for (const std::weak_ptr<Pipe>& weak : pipes_) {
+    const std::shared_ptr<Pipe> pipe = weak.lock();
+    if (pipe != nullptr && pipe->Touches(a) && pipe->Touches(b)) pipe->Break();
+  }
+}
+
 Time SimNetwork::Arrival() {
   const auto spread = static_cast<uint64_t>((options_.max_delay - options_.min_delay).count());
   Duration delay = options_.min_delay + Duration(random_.Below(spread + 1));

@@ -105,8 +105,10 @@ class SimNetwork {
 
   std::shared_ptr<Pipe> Connect(SimExecutor& opener, SimExecutor& accepter);
 
-  // Breaks every connection of this node, now and when it is opened later.
+  // Breaks every connection that this node has now.
   void BreakAll(const SimExecutor& node);
+  // Those of these two alone.
+  void BreakBetween(const SimExecutor& a, const SimExecutor& b);
 
   // When something sent now arrives.
   Time Arrival();

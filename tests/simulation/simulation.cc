@@ -134,12 +134,25 @@ void Simulation::PlanFaults() {
   }
 }
 
+const SimExecutor* Simulation::PeerOf(const PlannedFault& fault) {
+  if (fault.router.has_value()) return &routers_[*fault.router]->executor();
+  if (!fault.other_worker.has_value()) return nullptr;
+  SimWorker* const other = Find(scenario_.workers[*fault.other_worker].name);
+  return other != nullptr ? &other->executor() : nullptr;
+}
+
 void Simulation::Hurt(const PlannedFault& fault) {
   const std::string& name = scenario_.workers[fault.worker].name;
   const auto found = workers_.find(name);
   if (found == workers_.end()) return;  // dead already
+  const SimExecutor& node = found->second->executor();
+  const SimExecutor* const peer = PeerOf(fault);
+  if (peer != nullptr) {
+    network_.Trace("fault", name, "connections with " + peer->name() + " break");
+    return network_.BreakBetween(node, *peer);
+  }
   network_.Trace("fault", name, fault.restart.has_value() ? "dies" : "connections break");
-  network_.BreakAll(found->second->executor());
+  network_.BreakAll(node);
   if (!fault.restart.has_value()) return;
   found->second->Die();
   dead_.push_back(std::move(found->second));

@@ -48,6 +48,8 @@ class Simulation {
   void PlanRequests();
   void PlanFaults();
   void Hurt(const PlannedFault& fault);
+  // Whose connections alone break; null: everybody's.
+  const SimExecutor* PeerOf(const PlannedFault& fault);
   SimWorker* Find(const std::string& address);
   void AfterEvent();
   // Two seconds after a request's end nobody may have anything of it.
