@@ -293,6 +293,11 @@ void CommitAnotherPrompt(Rig& r) {
 
 void Release(Rig& r) { r.source->Release(kId); }
 void ReleaseForLostRouter(Rig& r) { r.source->Release(kId, v1::CAUSE_PEER_LOST); }
+void CloseAndReleaseForLostRouter(Rig& r) {
+  r.source->CloseTransfer(kId);
+  r.Run();
+  ReleaseForLostRouter(r);
+}
 void EndSession(Rig& r) { r.source->EndSession(); }
 void Damage(Rig& r) { r.source->ShipDamaged(kId); }
 void EndData(Rig& r) {
@@ -327,6 +332,7 @@ const Line kLines[] = {
     {S::kQueued, E::kDropped, Reserve, "gone"},
     {S::kGranted, E::kDropped, Release, "gone"},
     {S::kGranted, E::kDropped, ReleaseForLostRouter, "gone lost(peer_lost)"},
+    {S::kGranted, E::kDropped, CloseAndReleaseForLostRouter, "gone lost(peer_lost)"},
     {S::kGranted, E::kDropped, EndSession, "gone lost(peer_lost)"},
     {S::kGranted, E::kDropped, Reserve, "gone lost(malformed)"},
     {S::kGranted, E::kDropped, Damage, "gone lost(checksum_mismatch) revoked(checksum_mismatch)"},

@@ -45,7 +45,8 @@ class ReceiveTable {
     virtual void OnCommitArrived(const AttemptId& attempt, Cause problem,
                                  CommitMessage message) = 0;
     // A piece was damaged (CAUSE_CHECKSUM_MISMATCH), the source closed the transfer
-    // (CAUSE_RELEASED) or its connection ended (CAUSE_PEER_LOST, CAUSE_MALFORMED). At most once,
+    // (CAUSE_RELEASED: its Release says why) or its connection ended (CAUSE_PEER_LOST,
+    // CAUSE_MALFORMED). At most once,
     // and never after OnCommitArrived.
     virtual void OnTransferFailed(const AttemptId& attempt, Cause cause) = 0;
     // After Drop: nothing is being read into the blocks of the transfer, nor will be. Once.

@@ -110,6 +110,11 @@ absl::Status ScriptedSource::Commit(const AttemptId& attempt, CommitMessage mess
   return Feed(FrameType::kCommit, Encode(CommitFrame{attempt, std::move(message)}));
 }
 
+void ScriptedSource::CloseTransfer(const AttemptId& attempt) {
+  Open(attempt);
+  BATON_CHECK(Feed(FrameType::kClose, EncodeClose(attempt)).ok());
+}
+
 void ScriptedSource::EndData() {
   Leave();
   connection_.reset();

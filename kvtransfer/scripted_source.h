@@ -52,6 +52,7 @@ class ScriptedSource {
   void Enter(const AttemptId& attempt);
   void Leave();
   absl::Status Commit(const AttemptId& attempt, CommitMessage message);
+  void CloseTransfer(const AttemptId& attempt);
   void EndData();
 
   bool alive() const { return listener_ != nullptr; }

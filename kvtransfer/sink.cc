@@ -272,6 +272,8 @@ void TransferSink::OnCommitArrived(const AttemptId& id, Cause problem, CommitMes
 
 void TransferSink::OnTransferFailed(const AttemptId& id, Cause cause) {
   SinkAttempt* const attempt = Find(id);
+  // Nothing orders the two connections: only the Release says why.
+  if (cause == worker::v1::CAUSE_RELEASED) return Note(attempt, SinkEvent::kTransferClosed);
   Note(attempt, cause == worker::v1::CAUSE_CHECKSUM_MISMATCH ? SinkEvent::kTransferFailed
                                                              : SinkEvent::kDataEnded);
   if (attempt == nullptr || attempt->state != SinkState::kGranted) return;

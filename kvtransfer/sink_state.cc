@@ -38,6 +38,8 @@ std::string_view ToString(SinkEvent event) {
       return "TransferFailed";
     case SinkEvent::kDataEnded:
       return "DataEnded";
+    case SinkEvent::kTransferClosed:
+      return "TransferClosed";
     case SinkEvent::kSessionEnded:
       return "SessionEnded";
     case SinkEvent::kQuiesced:

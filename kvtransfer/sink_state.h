@@ -26,11 +26,12 @@ enum class SinkEvent {
   kGoodCommit,      // Commit arrived, every piece is there, hash and state are accepted
   kBadCommit,       // Commit arrived and something is wrong
   kTransferFailed,  // a piece was damaged
-  kDataEnded,       // its data connection ended, or the source closed the transfer
+  kDataEnded,       // its data connection ended
+  kTransferClosed,  // the source closed it on the data connection
   kSessionEnded,    // the source's control session closed or fell silent
   kQuiesced,        // the receive thread is out of the blocks
 };
-inline constexpr int kNumSinkEvents = 12;
+inline constexpr int kNumSinkEvents = 13;
 
 //                 Gone            Asked         Waiting       Granted         Quiescing
 // Reserve         ask host (a)    bad peer      bad peer      bad peer        refuse Tombstone
@@ -43,6 +44,7 @@ inline constexpr int kNumSinkEvents = 12;
 // BadCommit       -               -             -             ->Quiescing(c)  ignore (e)
 // TransferFailed  -               -             -             ->Quiescing(b)  ignore (e)
 // DataEnded       -               -             -             ->Quiescing(b)  ignore (e)
+// TransferClosed  -               -             -             ignore (f)      ignore (e)
 // SessionEnded    -               drop          drop          ->Quiescing     ignore
 // Quiesced        -               -             -             -               OnQuiesced
 //
@@ -53,7 +55,7 @@ inline constexpr int kNumSinkEvents = 12;
 // refused with TOMBSTONE and changes nothing. (a) a tombstone: refuse Tombstone; unequal
 // fingerprints: refuse FingerprintMismatch. (b) Revoked goes to the source. (c) the commit reply is
 // Refused; nothing goes on the session. (d) unless this session committed it. (e) it crossed with
-// the drop.
+// the drop. (f) its Release is on the session, and says whether the router is to be told.
 
 std::string_view ToString(SinkState state);
 std::string_view ToString(SinkEvent event);

@@ -101,6 +101,8 @@ class Rig : public TransferSink::Host {
       case SinkEvent::kDataEnded:
         source->Open(kAttempt);
         return source->EndData();
+      case SinkEvent::kTransferClosed:
+        return source->CloseTransfer(kAttempt);
       case SinkEvent::kSessionEnded:
         return source->EndSession();
       case SinkEvent::kQuiesced:
@@ -195,6 +197,8 @@ constexpr std::array<Column, kNumSinkEvents> kTable = {{
     {"-", "-", "-", "Tombstone +dropped +quiesced >Revoked", "-"},
     // DataEnded
     {"-", "-", "-", "Tombstone +dropped +quiesced >Revoked", "-"},
+    // TransferClosed
+    {"-", "-", "-", "Granted", "-"},
     // SessionEnded
     {"-", "Tombstone +dropped", "Tombstone +dropped", "Tombstone +dropped +quiesced", "Quiescing"},
     // Quiesced
@@ -239,8 +243,9 @@ TEST(SinkCells, EachCellDoesWhatTheTableSays) {
   for (int e = 0; e < kNumSinkEvents; ++e) {
     for (int s = 0; s < 5; ++s) Drive(s, static_cast<SinkEvent>(e), kTable[e][s], counts);
   }
-  for (const SinkEvent event : {SinkEvent::kGoodCommit, SinkEvent::kBadCommit,
-                                SinkEvent::kTransferFailed, SinkEvent::kDataEnded}) {
+  for (const SinkEvent event :
+       {SinkEvent::kGoodCommit, SinkEvent::kBadCommit, SinkEvent::kTransferFailed,
+        SinkEvent::kDataEnded, SinkEvent::kTransferClosed}) {
     DriveCrossing(event, counts);
   }
   EXPECT_EQ(counts.Problems({SinkCells()}, "su"), "");

@@ -41,6 +41,7 @@ inline CellTable SinkCells() {
               {"BadCommit", "---uu"},
               {"TransferFailed", "---su"},
               {"DataEnded", "---su"},
+              {"TransferClosed", "---su"},
               {"SessionEnded", "-uusu"},
               {"Quiesced", "----s"},
           }};
