@@ -5,6 +5,7 @@
 
 #include "proto/mapping/decoder_state.h"
 #include "proto/mapping/ids.h"
+#include "proto/mapping/spans.h"
 #include "router/error_reasons.h"
 #include "router/status_details.h"
 #include "router/worker_cause.h"
@@ -23,6 +24,9 @@ router::Finish FinishOf(worker::v1::FinishReason reason) {
 absl::Status ProtocolError(const std::string& what) {
   return ErrorWithReason(absl::StatusCode::kInternal, what, kReasonProtocol);
 }
+
+// A time that a worker says it took.
+Duration Reported(uint64_t ns) { return proto::AgeFromPeer(ns).value_or(proto::kMaxSpan); }
 
 // Whether a source (or else a sink) sends such events at all.
 bool Sends(bool source, WorkerEvent::EventCase event) {
@@ -190,7 +194,7 @@ void RequestFlow::OnStarted(const worker::v1::Started& started) {
   }
   attempt_.sink = sink->worker;
   attempt_.started = context_.executor.Now();
-  attempt_.reserve_wait = std::chrono::nanoseconds(started.reserve_wait_ns());
+  attempt_.reserve_wait = Reported(started.reserve_wait_ns());
   attempt_.stream = CountLease(link, &WorkerLink::AddStream);
   link.Attach(attempt_id());
 }
@@ -283,7 +287,7 @@ void RequestFlow::NoteFirstToken(Time now) {
 }
 
 void RequestFlow::OnHandedOff(const worker::v1::HandedOff& handed_off) {
-  summary_.timings.handoff = std::chrono::nanoseconds(handed_off.handoff_ns());
+  summary_.timings.handoff = Reported(handed_off.handoff_ns());
   handed_off_ = true;
   host_.LearnKvBytes(static_cast<double>(handed_off.bytes()) /
                      static_cast<double>(spec_.prompt.size()));

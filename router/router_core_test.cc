@@ -66,6 +66,18 @@ TEST_F(SplitTest, TheStagesOfTheFirstTokenAddUp) {
   EXPECT_GE(t.total, t.time_to_first_token);
 }
 
+TEST_F(SplitTest, TimesThatNoWorkerCanHaveTakenDoNotOverflow) {
+  Seen seen;
+  RunToFirstToken(seen);
+  d_->Token(p_->last_attempt(), 20, 100);
+  d_->Token(p_->last_attempt(), 21, 101, true);
+  p_->HandedOff(p_->last_attempt(), Duration(-1), 4096);  // 2^64 - 1 on the wire
+  Run(milliseconds(200));
+  EXPECT_TRUE(seen.status.ok());
+  EXPECT_GT(seen.summary.timings.handoff, Duration{0});
+  EXPECT_EQ(seen.summary.timings.first_decode_step, Duration{0});
+}
+
 TEST_F(SplitTest, AFirstTokenThatEndsTheRequestNeedsNoSink) {
   Seen seen;
   Ask(seen);
