@@ -25,7 +25,7 @@
 #include "common/decoder_state.h"
 #include "kernels/raw_tensor.h"
 #include "kv/layout.h"
-#include "sampling/sampler.h"
+#include "sampling/token_request.h"
 
 namespace baton::kernels {
 
@@ -108,8 +108,7 @@ struct Batch {
 
 struct SampleRow {
   uint32_t row = 0;  // of the logits
-  SamplingParams params;
-  sampling::Uniform uniform = 0;
+  sampling::TokenRequest request{};
 };
 
 // How the tensors given to Pack become one weight.
@@ -177,11 +176,12 @@ class Backend {
   // out[i] = x[rows[i]].
   virtual void Gather(const Activation& x, std::span<const uint32_t> rows, Activation& out) = 0;
 
-  // One entry per request: the token, or INTERNAL for a row with NaN.
-  virtual std::vector<absl::StatusOr<TokenId>> Sample(const Activation& logits,
-                                                      std::span<const SampleRow> rows) = 0;
+  // One entry per request: what sampling::ChooseToken makes of the row's values. Several requests
+  // may name one row.
+  virtual std::vector<absl::StatusOr<sampling::TokenResult>> Sample(
+      const Activation& logits, std::span<const SampleRow> rows) = 0;
 
-  // A row's values, as exactly as they are held. For tests and log probabilities: slow.
+  // A row's values, as exactly as they are held. For tests: slow.
   virtual std::vector<double> Read(const Activation& activation, uint32_t row) const = 0;
 
   // All layers of `group`.

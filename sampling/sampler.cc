@@ -1,10 +1,9 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
+#include "sampling/exponential.h"
 
 namespace baton::sampling {
 namespace {
@@ -15,22 +14,10 @@ constexpr double kNoMass = 22.180709777918249;
 constexpr double kBucketsPerUnit = 128;
 constexpr size_t kBuckets = static_cast<size_t>(kNoMass * kBucketsPerUnit) + 1;
 
-// exp(-x) * 2^32, truncated, for x >= 0. Plain double arithmetic in one fixed order, no libm.
+// exp(-x) * 2^32, truncated, for x >= 0.
 uint64_t MassOf(double x) {
   if (!(x < kNoMass)) return 0;
-  constexpr double kLog2E = 1.4426950408889634;
-  constexpr double kLn2High = 0x1.62e42fee00000p-1;
-  constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
-  const auto n = static_cast<int64_t>(x * kLog2E + 0.5);
-  const auto count = static_cast<double>(n);
-  const double r = (count * kLn2High - x) + count * kLn2Low;  // |r| <= ln 2 / 2
-  double p = 1.0 / 3628800;
-  for (double coefficient : {1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24,
-                             1.0 / 6, 1.0 / 2, 1.0, 1.0}) {
-    p = p * r + coefficient;
-  }
-  const double scale = std::bit_cast<double>(static_cast<uint64_t>(1023 + 32 - n) << 52);
-  return static_cast<uint64_t>(p * scale);
+  return static_cast<uint64_t>(ExpOfMinus(x) * 0x1p32);
 }
 
 struct Candidate {

@@ -7,10 +7,14 @@
 #include <cstdlib>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
+
+#include "sampling/logit_edits.h"
 
 namespace baton::sampling {
 namespace {
@@ -173,31 +177,58 @@ SamplingParams ParamsOf(const nlohmann::json& test) {
   params.temperature = 1;
   const auto& given = test["params"];
   const std::string sampler = test["sampler"];
-  if (sampler == "temp") params.temperature = given["temp"];
+  if (sampler == "temp" || sampler == "temp_ext") params.temperature = given["temp"];
   if (sampler == "top_k") params.top_k = given["k"];
   if (sampler == "top_p") params.top_p = given["p"];
   if (sampler == "min_p") params.min_p = given["p"];
+  if (sampler == "penalties") {
+    params.repetition_penalty = given["repeat_penalty"];
+    params.frequency_penalty = given["alpha_frequency"];
+    params.presence_penalty = given["alpha_presence"];
+  }
   return params;
 }
 
-TEST(SamplerOracleTest, ProbabilitiesEqualThoseOfAnIndependentSampler) {
-  const char* shared = std::getenv("BATON_SHARED");
-  const char* ci = std::getenv("CI");
-  if (shared == nullptr) {
-    if (ci != nullptr && std::string(ci) == "true") FAIL() << "BATON_SHARED is not set";
-    GTEST_SKIP() << "BATON_SHARED is not set: no sampling oracle";
+// The row as it is after the history of the case.
+std::vector<float> LogitsOf(const nlohmann::json& test, const SamplingParams& params) {
+  std::vector<float> logits;
+  for (double p : test["probs"]) logits.push_back(static_cast<float>(std::log(p)));
+  LogitEditor editor(params, {});
+  for (TokenId token : test.value("last_tokens", std::vector<TokenId>())) editor.Accept(token);
+  for (const LogitEdit& edit : editor.Edits({})) {
+    logits[edit.token] = static_cast<float>(Edited(logits[edit.token], edit));
   }
-  std::ifstream file(std::string(shared) + "/oracles/sampling/sampling_vectors.json");
-  ASSERT_TRUE(file.good());
-  int checked = 0;
-  const auto oracle = nlohmann::json::parse(file);
-  for (const auto& test : oracle["cases"]) {
+  return logits;
+}
+
+class SamplerOracleTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* shared = std::getenv("BATON_SHARED");
+    const char* ci = std::getenv("CI");
+    if (shared == nullptr) {
+      if (ci != nullptr && std::string(ci) == "true") FAIL() << "BATON_SHARED is not set";
+      GTEST_SKIP() << "BATON_SHARED is not set: no sampling oracle";
+    }
+    std::ifstream file(std::string(shared) + "/oracles/sampling/sampling_vectors.json");
+    ASSERT_TRUE(file.good());
+    oracle_ = nlohmann::json::parse(file);
+  }
+
+  nlohmann::json oracle_;
+};
+
+TEST_F(SamplerOracleTest, ProbabilitiesEqualThoseOfAnIndependentSampler) {
+  std::map<std::string, int> checked;
+  for (const auto& test : oracle_["cases"]) {
     const std::string sampler = test["sampler"];
-    if (sampler != "temp" && sampler != "top_k" && sampler != "top_p" && sampler != "min_p")
-      continue;
-    std::vector<float> logits;
-    for (double p : test["probs"]) logits.push_back(static_cast<float>(std::log(p)));
-    auto masses = *SamplingMasses(logits, ParamsOf(test));
+    static const std::set<std::string> kOurs = {"temp",  "temp_ext", "top_k",
+                                                "top_p", "min_p",    "penalties"};
+    if (!kOurs.contains(sampler)) continue;
+    // temp_ext with delta 0 is temp; other deltas are no field of ours.
+    if (sampler == "temp_ext" && test["params"]["delta"] != 0.0) continue;
+    const SamplingParams params = ParamsOf(test);
+    auto masses = *SamplingMasses(LogitsOf(test, params), params);
     const auto total =
         static_cast<double>(std::accumulate(masses.begin(), masses.end(), uint64_t{0}));
     std::sort(masses.rbegin(), masses.rend());
@@ -206,9 +237,62 @@ TEST(SamplerOracleTest, ProbabilitiesEqualThoseOfAnIndependentSampler) {
       const double wanted = i < expected.size() ? expected[i].get<double>() : 0.0;
       EXPECT_NEAR(static_cast<double>(masses[i]) / total, wanted, 1e-5) << test;
     }
+    ++checked[sampler];
+  }
+  const std::map<std::string, int> expected = {{"temp", 2},  {"temp_ext", 2}, {"top_k", 4},
+                                               {"top_p", 4}, {"min_p", 8},    {"penalties", 6}};
+  EXPECT_EQ(checked, expected);
+}
+
+// Token i of n has probability i / sum: what each cut leaves is known in closed form.
+size_t KeptOf(const nlohmann::json& test) {
+  const auto n = test["n_vocab"].get<double>();
+  const auto& given = test["params"];
+  const std::string order = test["order"];
+  double lowest = 1;  // token 0 has no probability
+  if (order.find('k') != std::string::npos) lowest = std::max(lowest, n - double{given["k"]});
+  if (order.find('p') != std::string::npos && given["p"] < 1.0) {
+    // Shortest suffix lowest..n-1 whose sum is at least p of what top-k left.
+    const auto sum_from = [n](double from) { return (n * (n - 1) - from * (from - 1)) / 2; };
+    const double wanted = double{given["p"]} * sum_from(lowest);
+    double from = n - 1;
+    while (sum_from(from) < wanted) --from;
+    lowest = std::max(lowest, from);
+  }
+  if (order.find('m') != std::string::npos) {
+    lowest = std::max(lowest, std::ceil(double{given["min_p"]} * (n - 1) - 1e-6));
+  }
+  return static_cast<size_t>(n - lowest);
+}
+
+TEST_F(SamplerOracleTest, CutsInOurOrderKeepWhatTheChainOfTheOracleKeeps) {
+  int checked = 0;
+  for (const auto& test : oracle_["cases"]) {
+    if (test["sampler"] != "queue") continue;
+    const std::string order = test["order"];
+    static const std::set<std::string> kOurs = {"k", "p", "m", "kp", "km", "pm", "kpm"};
+    if (!kOurs.contains(order)) continue;
+    std::vector<float> logits;
+    for (int i = 0; i < test["n_vocab"]; ++i) logits.push_back(std::log(static_cast<float>(i)));
+    SamplingParams params;
+    params.temperature = 1;
+    const auto& given = test["params"];
+    if (order.find('k') != std::string::npos) params.top_k = given["k"];
+    if (order.find('p') != std::string::npos) params.top_p = given["p"];
+    if (order.find('m') != std::string::npos) params.min_p = given["min_p"];
+    const auto masses = *SamplingMasses(logits, params);
+    const size_t kept = KeptOf(test);
+    size_t actual = 0;
+    for (size_t i = 0; i < masses.size(); ++i) {
+      if (masses[i] == 0) continue;
+      ++actual;
+      EXPECT_GE(i + kept + 1, masses.size()) << test;
+    }
+    // A mass on the edge of a cut may fall on either side: logits are fp32.
+    EXPECT_NEAR(static_cast<double>(actual), static_cast<double>(kept), 1) << test;
     ++checked;
   }
-  EXPECT_EQ(checked, 18);
+  EXPECT_EQ(checked, 15);
 }
 
 }  // namespace

@@ -150,13 +150,14 @@ class CpuBackend final : public Backend {
     }
   }
 
-  std::vector<absl::StatusOr<TokenId>> Sample(const Activation& logits,
-                                              std::span<const SampleRow> rows) override {
-    std::vector<absl::StatusOr<TokenId>> results(rows.size(), TokenId{0});
+  std::vector<absl::StatusOr<sampling::TokenResult>> Sample(
+      const Activation& logits, std::span<const SampleRow> rows) override {
+    std::vector<absl::StatusOr<sampling::TokenResult>> results(rows.size(),
+                                                               sampling::TokenResult{});
     pool_.ForRange(static_cast<uint32_t>(rows.size()), 1, [&](uint32_t begin, uint32_t end) {
       for (uint32_t i = begin; i < end; ++i) {
         const std::span<const float> row(Cpu(logits).values(rows[i].row), logits.cols());
-        results[i] = sampling::SampleToken(row, rows[i].params, rows[i].uniform);
+        results[i] = sampling::ChooseToken(row, rows[i].request);
       }
     });
     return results;

@@ -469,11 +469,11 @@ TEST(CpuPackTest, RefusesWhatItCannotRead) {
 TEST(CpuSampleTest, EachRowHasItsOwnParametersAndErrors) {
   Fixture f(kConfigurations[2]);
   auto logits = f.Rows({0, 5, 1, std::nanf(""), 0, 0, 7, 7, 0}, 3);
-  const std::vector<SampleRow> rows = {{2, {}, 0}, {1, {}, 0}, {0, {}, 0}};
+  const std::vector<SampleRow> rows = {{2, {}}, {1, {}}, {0, {}}};
   const auto tokens = f.backend->Sample(*logits, rows);
-  EXPECT_EQ(*tokens[0], 0);
+  EXPECT_EQ(tokens[0]->token, 0);
   EXPECT_EQ(tokens[1].status().code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(*tokens[2], 1);
+  EXPECT_EQ(tokens[2]->token, 1);
 }
 
 }  // namespace

@@ -310,14 +310,14 @@ class ReferenceBackend : public Backend {
     }
   }
 
-  std::vector<absl::StatusOr<TokenId>> Sample(const Activation& logits,
-                                              std::span<const SampleRow> rows) override {
-    std::vector<absl::StatusOr<TokenId>> tokens;
+  std::vector<absl::StatusOr<sampling::TokenResult>> Sample(
+      const Activation& logits, std::span<const SampleRow> rows) override {
+    std::vector<absl::StatusOr<sampling::TokenResult>> results;
     for (const SampleRow& row : rows) {
       const std::span<const double> values(Of(logits).Row(row.row), logits.cols());
-      tokens.push_back(sampling::SampleToken(values, row.params, row.uniform));
+      results.push_back(sampling::ChooseToken(values, row.request));
     }
-    return tokens;
+    return results;
   }
 
   std::vector<double> Read(const Activation& activation, uint32_t row) const override {

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "baton/state/v1/state.pb.h"
@@ -21,6 +22,15 @@ struct DecoderStateLimits {
   uint32_t max_stop_string_bytes = 1024;
   uint32_t max_namespace_bytes = 64;
 };
+
+void Set(const TokenLogprobs& from, state::v1::TokenLogprobs& to);
+// INVALID_ARGUMENT, beginning with `field`: lists of different length, too many, ids out of range.
+absl::StatusOr<TokenLogprobs> GetTokenLogprobs(std::string_view field,
+                                               const state::v1::TokenLogprobs& from,
+                                               uint32_t vocab_size);
+absl::StatusOr<std::vector<TokenLogprobs>> GetLogprobs(
+    std::string_view field,
+    const google::protobuf::RepeatedPtrField<state::v1::TokenLogprobs>& from, uint32_t vocab_size);
 
 state::v1::DecoderState ToProto(const DecoderState& state);
 std::string Serialize(const DecoderState& state);

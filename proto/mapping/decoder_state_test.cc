@@ -17,13 +17,16 @@ constexpr DecoderStateLimits kLimits{100, 64, 2, 4, 3, 8, 16};
 DecoderState Full() {
   DecoderState state;
   state.attempt = {{1, 2}, 3, 4};
-  state.sampling = {0.5f, 7, 0.25f, 0.125f, 99};
-  state.stop = {5, true, {6, 7}, {"stop", "\xff"}};
+  state.sampling = {0.5f, 7, 0.25f, 0.125f, 99, 0.75f, -1.5f, 1.25f, {{3, -4.5f}, {1, 100}}};
+  state.stop = {5, true, {6, 7}, {"stop", "\xff"}, 2, true};
   state.prompt = {8, 9, 10};
-  state.choices = {{{11}, true}, {{12, 13}, false}};
+  state.choices = {{{11}, true, {{-0.5f, {{11, -0.5f}}}}},
+                   {{12, 13}, false, {{-1, {}}, {-2, {{1, -1}, {13, -2}}}}}};
   state.cache_namespace = "namespace";
   state.age = Duration(14);
   state.remaining = Duration(-15);
+  state.logprobs = {2, 1};
+  state.prompt_logprobs = {{-3, {{4, -0.25f}}}, {-5, {}}};
   return state;
 }
 
@@ -56,18 +59,31 @@ TEST(DecoderStateMapping, EveryProtoFieldIsMapped) { ExpectAllFieldsSet(ToProto(
 // until Full() and the mapping have it too.
 TEST(DecoderStateMapping, EveryStructMemberIsInTheProto) {
   const DecoderState state = Full();
-  const auto& [attempt, sampling, stop, prompt, choices, cache_namespace, age, remaining] = state;
-  const auto& [temperature, top_k, top_p, min_p, seed] = sampling;
-  const auto& [max_tokens, ignore_eos, stop_token_ids, stop_strings] = stop;
-  const auto& [tokens, finished] = choices[0];
+  const auto& [attempt, sampling, stop, prompt, choices, cache_namespace, age, remaining,
+               logprob_params, prompt_logprobs] = state;
+  const auto& [temperature, top_k, top_p, min_p, seed, presence, frequency, repetition,
+               logit_bias] = sampling;
+  const auto& [bias_token, bias] = logit_bias[0];
+  const auto& [max_tokens, ignore_eos, stop_token_ids, stop_strings, min_tokens, include_stop] =
+      stop;
+  const auto& [tokens, finished, logprobs] = choices[0];
+  const auto& [logprob, top] = logprobs[0];
+  const auto& [output, of_prompt] = logprob_params;
   const auto& [router, request, number] = attempt;
-  EXPECT_EQ(state::v1::DecoderState::descriptor()->field_count(), 8);
-  EXPECT_EQ(state::v1::SamplingParams::descriptor()->field_count(), 5);
-  EXPECT_EQ(state::v1::StopParams::descriptor()->field_count(), 4);
-  EXPECT_EQ(state::v1::ChoiceState::descriptor()->field_count(), 2);
+  EXPECT_EQ(state::v1::DecoderState::descriptor()->field_count(), 10);
+  EXPECT_EQ(state::v1::SamplingParams::descriptor()->field_count(), 9);
+  EXPECT_EQ(state::v1::LogitBias::descriptor()->field_count(), 2);
+  EXPECT_EQ(state::v1::LogprobParams::descriptor()->field_count(), 2);
+  EXPECT_EQ(state::v1::TokenLogprobs::descriptor()->field_count(), 3);
+  EXPECT_EQ(state::v1::StopParams::descriptor()->field_count(), 6);
+  EXPECT_EQ(state::v1::ChoiceState::descriptor()->field_count(), 3);
   EXPECT_EQ(state::v1::AttemptId::descriptor()->field_count(), 3);
   EXPECT_EQ(temperature + static_cast<float>(top_k) + top_p + min_p + static_cast<float>(seed),
             106.875f);
+  EXPECT_EQ(presence + frequency + repetition + static_cast<float>(bias_token) + bias, -1.0f);
+  EXPECT_EQ(logprob + static_cast<float>(top.size() + min_tokens), 2.5f);
+  EXPECT_TRUE(include_stop);
+  EXPECT_EQ(*output + *of_prompt + prompt_logprobs.size(), 5u);
   EXPECT_TRUE(ignore_eos && finished && remaining.has_value() && !router.IsZero());
   EXPECT_EQ(max_tokens + stop_token_ids.size() + stop_strings.size() + prompt.size() +
                 tokens.size() + cache_namespace.size() + request + number,
@@ -97,6 +113,34 @@ TEST(DecoderStateMapping, RefusesWhatIsOutOfRangeAndNamesTheField) {
       {"min_p", [=](State& s) { s.mutable_sampling()->set_min_p(nan); }},
       {"max_tokens", [](State& s) { s.mutable_stop()->set_max_tokens(0); }},
       {"max_tokens", [](State& s) { s.mutable_stop()->set_max_tokens(65); }},
+      {"presence_penalty", [](State& s) { s.mutable_sampling()->set_presence_penalty(2.01f); }},
+      {"presence_penalty", [=](State& s) { s.mutable_sampling()->set_presence_penalty(nan); }},
+      {"frequency_penalty", [](State& s) { s.mutable_sampling()->set_frequency_penalty(-2.01f); }},
+      {"repetition_penalty", [](State& s) { s.mutable_sampling()->set_repetition_penalty(0); }},
+      {"repetition_penalty", [=](State& s) { s.mutable_sampling()->set_repetition_penalty(inf); }},
+      {"logit_bias",
+       [](State& s) { s.mutable_sampling()->mutable_logit_bias(0)->set_token_id(100); }},
+      {"logit_bias", [=](State& s) { s.mutable_sampling()->mutable_logit_bias(0)->set_bias(nan); }},
+      {"logit_bias", [](State& s) { s.mutable_sampling()->mutable_logit_bias(0)->set_bias(101); }},
+      {"logit_bias",
+       [](State& s) { s.mutable_sampling()->mutable_logit_bias(0)->set_token_id(1); }},
+      {"logit_bias",
+       [](State& s) {
+         for (int i = 0; i < 1025; ++i) s.mutable_sampling()->add_logit_bias();
+       }},
+      {"min_tokens", [](State& s) { s.mutable_stop()->set_min_tokens(6); }},
+      {"logprobs.output", [](State& s) { s.mutable_logprobs()->set_output(21); }},
+      {"logprobs.prompt", [](State& s) { s.mutable_logprobs()->set_prompt(21); }},
+      {"choices.logprobs", [](State& s) { s.mutable_choices(0)->clear_logprobs(); }},
+      {"choices.logprobs", [](State& s) { s.mutable_logprobs()->clear_output(); }},
+      {"choices.logprobs",
+       [](State& s) {
+         s.mutable_choices(0)->mutable_logprobs(0)->set_top_token_ids(0, 100);
+       }},
+      {"choices.logprobs",
+       [](State& s) { s.mutable_choices(0)->mutable_logprobs(0)->add_top_logprobs(0); }},
+      {"prompt_logprobs", [](State& s) { s.mutable_prompt_logprobs()->RemoveLast(); }},
+      {"prompt_logprobs", [](State& s) { s.mutable_logprobs()->clear_prompt(); }},
       {"stop_token_ids", [](State& s) { s.mutable_stop()->add_stop_token_ids(100); }},
       {"stop_token_ids",
        [](State& s) {
