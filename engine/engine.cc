@@ -66,9 +66,30 @@ absl::Status Engine::Check(const NewSequence& sequence) const {
   BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, state.prompt, "prompt"));
   BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, sampled, "choices[0].tokens"));
   BATON_RETURN_IF_ERROR(ValidateStopParams(state.stop, env_.vocab.size()));
+  for (const LogitBias& bias : state.sampling.logit_bias) {
+    BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, {bias.token}, "sampling.logit_bias"));
+  }
   const uint64_t tokens = state.prompt.size() + sampled.size();
   if (tokens > options_.context_length) return Bad("choices[0].tokens: beyond the context");
   if (sequence.filled >= tokens) return Bad("filled: must leave at least one token to run");
+  return CheckLogprobs(sequence);
+}
+
+absl::Status Engine::CheckLogprobs(const NewSequence& sequence) const {
+  const DecoderState& state = sequence.state;
+  const ChoiceState& choice = state.choices.front();
+  if (choice.logprobs.size() != (state.logprobs.output.has_value() ? choice.tokens.size() : 0)) {
+    return Bad("choices[0].logprobs: must be one for each token exactly when asked for");
+  }
+  const size_t scores = state.logprobs.prompt.has_value() ? state.prompt.size() - 1 : 0;
+  const bool none = state.prompt_logprobs.empty();
+  if (!none && state.prompt_logprobs.size() != scores) {
+    return Bad("prompt_logprobs: " + std::to_string(state.prompt_logprobs.size()) +
+               " entries; none or " + std::to_string(scores) + " are right");
+  }
+  if (none && scores > 0 && (sequence.filled > 0 || !choice.tokens.empty())) {
+    return Bad("prompt_logprobs: must come with a prompt that was computed elsewhere");
+  }
   return absl::OkStatus();
 }
 
@@ -84,8 +105,11 @@ absl::StatusOr<SequenceId> Engine::Add(NewSequence sequence) {
   auto added = std::make_unique<Sequence>(id, sequence.mode, sequence.state,
                                           env_.executor.Now() - sequence.state.age,
                                           std::move(table), env_.vocab, options_.context_length);
-  BATON_ASSIGN_OR_RETURN(std::vector<TokenEvent> replay, added->Replay());
-  replays_.insert(replays_.end(), replay.begin(), replay.end());
+  BATON_ASSIGN_OR_RETURN(std::vector<TokenEvent> tokens,
+                         added->Replay(sequence.state.choices.front()));
+  if (!tokens.empty() || !sequence.state.prompt_logprobs.empty()) {
+    replays_.push_back({id, std::move(sequence.state.prompt_logprobs), std::move(tokens)});
+  }
   if (added->decoding()) added->table().lease().SetState(kv::BlockState::kLive);
   if (sequence.deadline.has_value()) {
     added->deadline = env_.executor.PostAt(*sequence.deadline, [this, id] {
@@ -144,11 +168,16 @@ void Engine::Turn() {
 }
 
 bool Engine::EmitReplays() {
-  const std::vector<TokenEvent> events = std::exchange(replays_, {});
-  for (const TokenEvent& event : events) {
-    if (Find(event.sequence) != nullptr) Emit(event);
+  std::vector<Replay> replays = std::exchange(replays_, {});
+  for (Replay& replay : replays) {
+    if (Find(replay.sequence) != nullptr && !replay.prompt_logprobs.empty()) {
+      env_.listener.OnPromptLogprobs(replay.sequence, 1, std::move(replay.prompt_logprobs));
+    }
+    for (const TokenEvent& event : replay.tokens) {
+      if (Find(event.sequence) != nullptr) Emit(event);
+    }
   }
-  return !events.empty();
+  return !replays.empty();
 }
 
 std::vector<Candidate> Engine::Candidates() const {
@@ -195,7 +224,13 @@ Step Engine::BuildStep(const std::vector<ScheduledItem>& plan) {
                   .start_position = sequence.computed(),
                   .block_tables = {},
                   .sample = scheduled.sample,
-                  .sampling = sequence.sampling()};
+                  .sampling = sequence.sampling(),
+                  .scored = sequence.Scored(scheduled.tokens),
+                  .scored_top = sequence.logprobs().prompt.value_or(0)};
+    if (item.sample) {
+      item.edits = sequence.Edits();
+      item.top_logprobs = sequence.logprobs().output;
+    }
     const uint32_t end = item.start_position + scheduled.tokens;
     const std::vector<kv::BlockRef> touched = sequence.table().Extend(end);
     step.zero_blocks.insert(step.zero_blocks.end(), touched.begin(), touched.end());
@@ -221,21 +256,27 @@ void Engine::OnStepDone(StepResult result) {
   RecordStep(step);
   if (result.status.ok()) BATON_CHECK(result.items.size() == step.items.size());
   for (size_t i = 0; i < step.items.size(); ++i) {
-    FinishItem(step.items[i],
-               result.status.ok() ? result.items[i] : ItemResult{.status = result.status});
+    FinishItem(step.items[i], result.status.ok() ? std::move(result.items[i])
+                                                 : ItemResult{.status = result.status});
   }
   env_.listener.OnStepEnd();
   Poke();
 }
 
-void Engine::FinishItem(const ScheduledItem& item, const ItemResult& result) {
-  Sequence* const sequence = Find(item.sequence);
+void Engine::FinishItem(const ScheduledItem& item, ItemResult result) {
+  Sequence* sequence = Find(item.sequence);
   if (sequence == nullptr) return;  // removed while the step ran
   if (!result.status.ok()) return Fail(item.sequence, result.status);
+  if (!result.scored.empty()) {
+    const uint32_t position = sequence->computed() - item.tokens + 1;
+    env_.listener.OnPromptLogprobs(item.sequence, position, std::move(result.scored));
+    sequence = Find(item.sequence);
+    if (sequence == nullptr) return;  // removed by whom was told
+  }
   if (!item.sample) return;
   if (!item.decoding) sequence->table().lease().SetState(kv::BlockState::kLive);
   env_.metrics.generation_tokens.Increment();
-  Emit(sequence->Accept(result.token));
+  Emit(sequence->Accept(result.token, std::move(result.logprobs)));
 }
 
 void Engine::Emit(const TokenEvent& event) {

@@ -40,6 +40,7 @@ struct NewSequence {
   kv::BlockLease lease{};
   // How much of prompt + sampled tokens is in the blocks already. 0: compute all of it. A sink
   // passes prompt + sampled - 1: everything but the last token, which the first decode step runs.
+  // A prompt whose log probabilities are still to be computed reads nothing from the cache: 0.
   uint32_t filled = 0;
   SequenceMode mode = SequenceMode::kGenerate;
   // The engine ends it with DEADLINE_EXCEEDED then. Absent: the owner calls Remove by itself.
@@ -62,6 +63,10 @@ class Engine final : public ModelRunner::Listener {
     // kPrefillOnly sequences: layer `layer` is in the blocks for positions [0, tokens). Called once
     // per layer of each chunk, in order of layers; for the last chunk before its OnToken.
     virtual void OnLayerReady(SequenceId sequence, uint32_t layer, uint32_t tokens) = 0;
+    // Of the prompt's tokens from `position` on, in order, each once, before the first OnToken.
+    // Only when the state asks for them; a state that brings them has them repeated.
+    virtual void OnPromptLogprobs(SequenceId sequence, uint32_t position,
+                                  std::vector<TokenLogprobs> logprobs) = 0;
     // One sampled token, positions without a gap. A sequence that came with sampled tokens begins
     // by repeating them. With a finish reason it is the choice's last: a kGenerate sequence has
     // left the engine (its blocks are given back), a kPrefillOnly one stays until Remove in any
@@ -113,14 +118,22 @@ class Engine final : public ModelRunner::Listener {
     Time started;
   };
 
+  // What was already there when a sequence joined.
+  struct Replay {
+    SequenceId sequence = 0;
+    std::vector<TokenLogprobs> prompt_logprobs;
+    std::vector<TokenEvent> tokens;
+  };
+
   absl::Status Check(const NewSequence& sequence) const;
+  absl::Status CheckLogprobs(const NewSequence& sequence) const;
   void Poke();
   void Turn();
   bool EmitReplays();
   void StartStep();
   std::vector<Candidate> Candidates() const;
   Step BuildStep(const std::vector<ScheduledItem>& plan);
-  void FinishItem(const ScheduledItem& item, const ItemResult& result);
+  void FinishItem(const ScheduledItem& item, ItemResult result);
   void Emit(const TokenEvent& event);
   void Fail(SequenceId id, const absl::Status& status);
   void RecordStep(const InFlight& step);
@@ -129,7 +142,7 @@ class Engine final : public ModelRunner::Listener {
   const EngineOptions options_;
   const Environment env_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
-  std::vector<TokenEvent> replays_;  // to be emitted in the next turn
+  std::vector<Replay> replays_;  // to be emitted in the next turn
   std::optional<InFlight> in_flight_;
   SequenceId next_sequence_ = 1;
   StepId next_step_ = 1;

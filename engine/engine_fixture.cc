@@ -104,6 +104,13 @@ void EngineFixture::OnLayerReady(SequenceId sequence, uint32_t layer, uint32_t t
   seen[sequence].layers.push_back({layer, tokens});
 }
 
+void EngineFixture::OnPromptLogprobs(SequenceId sequence, uint32_t position,
+                                     std::vector<TokenLogprobs> logprobs) {
+  Seen& of = seen[sequence];
+  BATON_CHECK(of.tokens.empty() && of.prompt_logprobs.size() + 1 == position);
+  of.prompt_logprobs.insert(of.prompt_logprobs.end(), logprobs.begin(), logprobs.end());
+}
+
 void EngineFixture::OnToken(const TokenEvent& event) {
   seen[event.sequence].tokens.push_back(event);
   if (on_token != nullptr) on_token(event);

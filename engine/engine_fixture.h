@@ -38,6 +38,7 @@ class EngineFixture : public Engine::Listener {
 
   struct Seen {
     std::vector<TokenEvent> tokens;
+    std::vector<TokenLogprobs> prompt_logprobs;  // checked: without a gap, before the tokens
     std::vector<TokenId> ids() const;
     std::optional<absl::Status> failed;
     struct Layer {
@@ -62,6 +63,8 @@ class EngineFixture : public Engine::Listener {
   void Run() { (void)world.RunUntilIdle(); }
 
   void OnLayerReady(SequenceId sequence, uint32_t layer, uint32_t tokens) override;
+  void OnPromptLogprobs(SequenceId sequence, uint32_t position,
+                        std::vector<TokenLogprobs> logprobs) override;
   void OnToken(const TokenEvent& event) override;
   void OnSequenceFailed(SequenceId sequence, absl::Status status) override;
   void OnStepEnd() override;

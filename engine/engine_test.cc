@@ -142,6 +142,104 @@ TEST(EngineTest, ACommittedReservationGoesOnWhereTheSourceStopped) {
   EXPECT_EQ(sink.seen[*id].tokens[0].position, 50u);
 }
 
+// Everything that history and parameters do to a row, at once.
+DecoderState Penalized() {
+  DecoderState state = FixtureState(FixturePrompt(50, 4), 20, 9);
+  state.sampling.presence_penalty = 0.5f;
+  state.sampling.frequency_penalty = -1.25f;
+  state.sampling.repetition_penalty = 1.5f;
+  state.sampling.logit_bias = {{7, 3}, {kFixtureEnd, 1}};
+  state.stop.min_tokens = 20;
+  return state;
+}
+
+TEST(EngineTest, PenaltiesBiasAndMinTokensReachTheModelWithTheWholeHistory) {
+  EngineFixture f({});
+  const DecoderState state = Penalized();
+  const std::vector<TokenId> expected = f.Expected(state);
+  const SequenceId id = f.MustAdd(state);
+  // Joins with tokens that were sampled elsewhere.
+  DecoderState half = state;
+  half.choices[0].tokens.assign(expected.begin(), expected.begin() + 9);
+  const SequenceId taken_over = f.MustAdd(half);
+  DecoderState plain = state;
+  plain.sampling = SamplingParams{.seed = state.sampling.seed};
+  const SequenceId other = f.MustAdd(plain);
+  f.Run();
+  EXPECT_EQ(f.seen[id].ids(), expected);
+  EXPECT_EQ(f.seen[taken_over].ids(), expected);
+  EXPECT_NE(f.seen[other].ids(), expected);
+  EXPECT_EQ(expected.size(), 20u);
+}
+
+TEST(EngineTest, LogprobsComeWithTokensOnlyWhenAskedFor) {
+  EngineFixture f({});
+  DecoderState state = Ignoring(FixtureState(FixturePrompt(20, 4), 5, 9));
+  const SequenceId plain = f.MustAdd(state);
+  state.logprobs.output = 3;
+  const SequenceId asking = f.MustAdd(state);
+  f.Run();
+  ASSERT_EQ(f.seen[asking].tokens.size(), 5u);
+  for (const TokenEvent& event : f.seen[asking].tokens) {
+    EXPECT_EQ(event.logprobs, FakeLogprobs(event.token, 3));
+  }
+  for (const TokenEvent& event : f.seen[plain].tokens) EXPECT_FALSE(event.logprobs.has_value());
+}
+
+std::vector<TokenLogprobs> FakePromptLogprobs(const std::vector<TokenId>& prompt, uint32_t top) {
+  std::vector<TokenLogprobs> out;
+  for (size_t i = 1; i < prompt.size(); ++i) out.push_back(FakeLogprobs(prompt[i], top));
+  return out;
+}
+
+TEST(EngineTest, PromptLogprobsAreTheSameForAnyChunking) {
+  for (const uint32_t step_tokens : {1u, 7u, 16u, 64u}) {
+    EngineFixture f({.engine = {.step_tokens = step_tokens, .context_length = 512}});
+    DecoderState state = Ignoring(FixtureState(FixturePrompt(33, 4), 3, 9));
+    state.logprobs.prompt = 2;
+    const SequenceId id = f.MustAdd(state);
+    const SequenceId prefill = f.MustAdd(state, SequenceMode::kPrefillOnly);
+    f.Run();
+    EXPECT_EQ(f.seen[id].prompt_logprobs, FakePromptLogprobs(state.prompt, 2)) << step_tokens;
+    EXPECT_EQ(f.seen[prefill].prompt_logprobs, f.seen[id].prompt_logprobs) << step_tokens;
+    EXPECT_EQ(f.seen[id].tokens.size(), 3u);
+  }
+}
+
+TEST(EngineTest, WhatCameWithASequenceIsRepeatedLogprobsIncluded) {
+  EngineFixture f({});
+  DecoderState state = Ignoring(FixtureState(FixturePrompt(20, 4), 3, 9));
+  state.logprobs = {1, 0};
+  state.choices[0] = {{5, 6}, false, {{-1, {}}, {-2, {}}}};
+  state.prompt_logprobs.assign(19, {-3, {}});
+  const SequenceId id = f.MustAdd(state);
+  f.Run();
+  EXPECT_EQ(f.seen[id].prompt_logprobs, state.prompt_logprobs);
+  ASSERT_EQ(f.seen[id].tokens.size(), 3u);
+  EXPECT_EQ(f.seen[id].tokens[1].logprobs, (TokenLogprobs{-2, {}}));
+  EXPECT_EQ(f.seen[id].tokens[2].logprobs, FakeLogprobs(f.seen[id].tokens[2].token, 1));
+}
+
+TEST(EngineTest, LogprobsThatDoNotFitTheirTokensAreRefused) {
+  EngineFixture f({});
+  const auto refused = [&f](const DecoderState& state, const std::string& field) {
+    const auto added = f.Add(state);
+    EXPECT_EQ(added.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(added.status().message().substr(0, field.size()), field) << added.status();
+  };
+  DecoderState state = Ignoring(FixtureState(FixturePrompt(20, 4), 3, 9));
+  state.choices[0].tokens = {5};
+  state.logprobs.output = 0;
+  refused(state, "choices[0].logprobs");
+  state.logprobs = {std::nullopt, 0};
+  refused(state, "prompt_logprobs");  // computed elsewhere, and not brought
+  state.prompt_logprobs.resize(5);
+  refused(state, "prompt_logprobs");
+  state = Ignoring(FixtureState(FixturePrompt(20, 4), 3, 9));
+  state.sampling.logit_bias = {{1000, 1}};
+  refused(state, "sampling.logit_bias");
+}
+
 TEST(EngineTest, AReplayThatHasEndedFinishesAtOnce) {
   EngineFixture f({});
   DecoderState state = FixtureState(FixturePrompt(20, 4), 2, 9);

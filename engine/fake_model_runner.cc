@@ -1,10 +1,13 @@
 #include "engine/fake_model_runner.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "common/check.h"
+#include "sampling/logit_edits.h"
 #include "text/stop.h"
 
 namespace baton::engine {
@@ -37,8 +40,24 @@ uint64_t Absorb(uint64_t hash, const Slot& slot) {
   return (hash ^ slot.low) * 0x9e3779b97f4a7c15 + slot.high;
 }
 
-TokenId Draw(uint64_t hash, uint64_t seed, uint32_t choice, int32_t vocab_size) {
-  return static_cast<TokenId>(Mix(hash ^ Mix(seed ^ choice)) % static_cast<uint64_t>(vocab_size));
+uint64_t Absorb(uint64_t hash, const sampling::LogitEdit& edit) {
+  const uint64_t bits = (uint64_t{std::bit_cast<uint32_t>(edit.bias)} << 32) |
+                        std::bit_cast<uint32_t>(edit.repetition);
+  return Absorb(hash, Slot{bits ^ static_cast<uint64_t>(edit.token),
+                       Mix(std::bit_cast<uint64_t>(edit.penalty)) + (edit.forbidden ? 1 : 0)});
+}
+
+TokenId Draw(uint64_t hash, int32_t vocab_size, const StepItem& item) {
+  for (const sampling::LogitEdit& edit : item.edits) hash = Absorb(hash, edit);
+  const uint64_t drawn = Mix(hash ^ Mix(item.sampling.seed ^ item.choice));
+  auto token = static_cast<TokenId>(drawn % static_cast<uint64_t>(vocab_size));
+  const auto forbidden = [&item](TokenId id) {
+    return std::any_of(item.edits.begin(), item.edits.end(), [id](const sampling::LogitEdit& edit) {
+      return edit.forbidden && edit.token == id;
+    });
+  };
+  while (forbidden(token)) token = (token + 1) % vocab_size;
+  return token;
 }
 
 }  // namespace
@@ -53,8 +72,7 @@ kv::KvLayout FakeLayout(uint32_t block_size) {
 }
 
 TokenId FakeNextToken(const kv::KvLayout& layout, int32_t vocab_size,
-                      std::span<const TokenId> tokens, const SamplingParams& sampling,
-                      uint32_t choice) {
+                      std::span<const TokenId> tokens, const StepItem& item) {
   uint64_t hash = 0;
   for (uint32_t layer = 0; layer < layout.layers.size(); ++layer) {
     const uint32_t group = layout.layers[layer].group;
@@ -64,7 +82,14 @@ TokenId FakeNextToken(const kv::KvLayout& layout, int32_t vocab_size,
       }
     }
   }
-  return Draw(hash, sampling.seed, choice, vocab_size);
+  return Draw(hash, vocab_size, item);
+}
+
+TokenLogprobs FakeLogprobs(TokenId token, uint32_t top) {
+  const auto of = [](TokenId id) { return -static_cast<float>(id + 1) / 64; };
+  TokenLogprobs out{of(token), {}};
+  for (TokenId id = 0; id < static_cast<TokenId>(top); ++id) out.top.push_back({id, of(id)});
+  return out;
 }
 
 std::vector<TokenId> FakeContinuation(const kv::KvLayout& layout, const Vocab& vocab,
@@ -73,10 +98,14 @@ std::vector<TokenId> FakeContinuation(const kv::KvLayout& layout, const Vocab& v
   std::vector<TokenId> all = state.prompt;
   const std::vector<TokenId>& had = state.choices.front().tokens;
   StopMatcher stop(vocab, state.stop);
+  sampling::LogitEditor editor(state.sampling, state.prompt);
+  StepItem item{.sampling = state.sampling};
   while (all.size() < context_length && all.size() - prompt < state.stop.max_tokens) {
     const size_t index = all.size() - prompt;
+    item.edits = editor.Edits(stop.ForbiddenNext());
     all.push_back(index < had.size() ? had[index]
-                                     : FakeNextToken(layout, vocab.size(), all, state.sampling, 0));
+                                     : FakeNextToken(layout, vocab.size(), all, item));
+    editor.Accept(all.back());
     if (stop.Accept(all.back()) != StopReason::kNone) break;
   }
   return std::vector<TokenId>(all.begin() + static_cast<ptrdiff_t>(prompt), all.end());
@@ -132,7 +161,14 @@ ItemResult FakeModelRunner::Finish(const StepItem& item) const {
   if (options_.nan != nullptr && options_.nan(item)) {
     return {absl::InternalError("a logit is NaN"), 0};
   }
-  return {absl::OkStatus(), item.sample ? Sample(item) : 0};
+  ItemResult result{absl::OkStatus(), item.sample ? Sample(item) : 0};
+  if (item.sample && item.top_logprobs.has_value()) {
+    result.logprobs = FakeLogprobs(result.token, *item.top_logprobs);
+  }
+  for (const TokenId token : item.scored) {
+    result.scored.push_back(FakeLogprobs(token, item.scored_top));
+  }
+  return result;
 }
 
 TokenId FakeModelRunner::Sample(const StepItem& item) const {
@@ -151,7 +187,7 @@ TokenId FakeModelRunner::Sample(const StepItem& item) const {
       }
     }
   }
-  return Draw(hash, item.sampling.seed, item.choice, options_.vocab_size);
+  return Draw(hash, options_.vocab_size, item);
 }
 
 }  // namespace baton::engine

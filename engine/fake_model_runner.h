@@ -23,10 +23,13 @@ namespace baton::engine {
 // Three layers in two KV groups; 16 bytes a slot in each of two arenas.
 kv::KvLayout FakeLayout(uint32_t block_size);
 
-// What a right model samples after `tokens`. Pure.
+// What a right model samples after `tokens`: it depends on every edit and is never a forbidden id.
+// Pure.
 TokenId FakeNextToken(const kv::KvLayout& layout, int32_t vocab_size,
-                      std::span<const TokenId> tokens, const SamplingParams& sampling,
-                      uint32_t choice);
+                      std::span<const TokenId> tokens, const StepItem& item);
+
+// The log probabilities that the fake model gives `token`. Pure.
+TokenLogprobs FakeLogprobs(TokenId token, uint32_t top);
 
 // Every token of choice 0 that a right cluster delivers for `state` (those it has already
 // included), the one that ends it included. Pure.

@@ -4,11 +4,13 @@
 #define BATON_ENGINE_MODEL_RUNNER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "common/decoder_state.h"
 #include "kv/block.h"
+#include "sampling/logit_edits.h"
 
 namespace baton::engine {
 
@@ -20,16 +22,24 @@ struct StepItem {
   SequenceId sequence = 0;
   // Run at absolute positions [start_position, start_position + tokens.size()); their K and V are
   // written into the block table's slots. Keys [0, start_position) are read from it.
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens = {};
   uint32_t start_position = 0;
   // Per KV group, block of slot range [i * block_size, (i + 1) * block_size); long enough for the
   // last position.
-  std::vector<std::vector<kv::BlockId>> block_tables;
+  std::vector<std::vector<kv::BlockId>> block_tables = {};
   // Whether to sample the token that follows the last one, with
   // uniform(sampling.seed, choice, start_position + tokens.size()).
   bool sample = false;
-  SamplingParams sampling;
+  SamplingParams sampling = {};
   uint32_t choice = 0;
+  // Of the row that is sampled: what parameters and history do to its logits.
+  std::vector<sampling::LogitEdit> edits = {};
+  // With the sampled token, its log probabilities and those of so many others; absent: none.
+  std::optional<uint32_t> top_logprobs = std::nullopt;
+  // The prompt's tokens that follow the first scored.size() tokens of this item, to be scored with
+  // so many others.
+  std::vector<TokenId> scored = {};
+  uint32_t scored_top = 0;
 };
 
 struct Step {
@@ -43,6 +53,8 @@ struct Step {
 struct ItemResult {
   absl::Status status;  // INTERNAL: a logit was NaN; the item's sequence ends, others go on
   TokenId token = 0;    // when `sample`
+  std::optional<TokenLogprobs> logprobs = std::nullopt;  // of the token, when asked for
+  std::vector<TokenLogprobs> scored = {};                // of StepItem::scored
 };
 
 struct StepResult {

@@ -4,6 +4,7 @@
 #define BATON_ENGINE_SEQUENCE_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -11,6 +12,7 @@
 #include "common/executor.h"
 #include "engine/model_runner.h"
 #include "kv/block_table.h"
+#include "sampling/logit_edits.h"
 #include "text/stop.h"
 #include "text/vocab.h"
 
@@ -30,6 +32,7 @@ struct TokenEvent {
   TokenId token = 0;
   uint64_t visible_bytes = 0;
   FinishReason finish_reason = FinishReason::kNone;
+  std::optional<TokenLogprobs> logprobs = std::nullopt;  // when asked for
 };
 
 // Owner: the engine.
@@ -54,14 +57,20 @@ class Sequence {
   uint32_t sampled() const { return static_cast<uint32_t>(tokens_.size()) - prompt_length_; }
   std::vector<TokenId> Chunk(uint32_t length) const;
 
+  // What the next row is sampled with.
+  std::vector<sampling::LogitEdit> Edits() const { return editor_.Edits(stop_.ForbiddenNext()); }
+  const LogprobParams& logprobs() const { return logprobs_; }
+  // The prompt's tokens that follow those of Chunk(length), when they are to be scored here.
+  std::vector<TokenId> Scored(uint32_t length) const;
+
   // Nothing is to be run any more; it only keeps blocks.
   bool held() const { return held_; }
 
   // Appends a sampled token and decides whether it is the last.
-  TokenEvent Accept(TokenId token);
-  // Events of the tokens it came with, in order; call it once, first. INVALID_ARGUMENT when they go
-  // on after an end.
-  absl::StatusOr<std::vector<TokenEvent>> Replay();
+  TokenEvent Accept(TokenId token, std::optional<TokenLogprobs> logprobs);
+  // Events of the tokens that the choice came with, in order; call it once, first. INVALID_ARGUMENT
+  // when they go on after an end.
+  absl::StatusOr<std::vector<TokenEvent>> Replay(const ChoiceState& choice);
 
   bool started = false;  // has been in a step
   StepId last_step = 0;  // it ran in
@@ -76,10 +85,13 @@ class Sequence {
   const uint32_t max_tokens_;
   const uint32_t context_length_;
   const uint32_t prompt_length_;
+  const LogprobParams logprobs_;
+  const bool scores_prompt_;
   const Time admitted_at_;
   std::vector<TokenId> tokens_;  // prompt, then sampled
   kv::BlockTable table_;
   StopMatcher stop_;
+  sampling::LogitEditor editor_;
   bool held_ = false;
 };
 

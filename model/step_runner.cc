@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "sampling/sampler.h"
+#include "sampling/token_request.h"
 
 namespace baton::model {
 namespace {
@@ -32,6 +32,48 @@ std::vector<TokenId> TokensOf(const engine::Step& step) {
     tokens.insert(tokens.end(), item.tokens.begin(), item.tokens.end());
   }
   return tokens;
+}
+
+// A row whose logits are wanted.
+struct Asked {
+  size_t item = 0;
+  uint32_t row = 0;  // of the step
+  sampling::TokenRequest request;
+};
+
+sampling::TokenRequest ToSample(const engine::StepItem& item) {
+  const uint64_t position = item.start_position + item.tokens.size();
+  return {.params = item.sampling,
+          .uniform = sampling::UniformAt(item.sampling.seed, item.choice, position),
+          .edits = item.edits,
+          .top_logprobs = item.top_logprobs};
+}
+
+std::vector<Asked> AskedRows(const engine::Step& step) {
+  std::vector<Asked> asked;
+  uint32_t first = 0;
+  for (size_t i = 0; i < step.items.size(); ++i) {
+    const engine::StepItem& item = step.items[i];
+    for (size_t k = 0; k < item.scored.size(); ++k) {
+      asked.push_back({i, first + static_cast<uint32_t>(k),
+                       {.given = item.scored[k], .top_logprobs = item.scored_top}});
+    }
+    first += static_cast<uint32_t>(item.tokens.size());
+    if (item.sample) asked.push_back({i, first - 1, ToSample(item)});
+  }
+  return asked;
+}
+
+void Take(const Asked& asked, absl::StatusOr<sampling::TokenResult>& chosen,
+          engine::ItemResult& result) {
+  if (!chosen.ok()) {
+    result.status = chosen.status();
+  } else if (asked.request.given.has_value()) {
+    result.scored.push_back(*std::move(chosen->logprobs));
+  } else {
+    result.token = chosen->token;
+    result.logprobs = std::move(chosen->logprobs);
+  }
 }
 
 }  // namespace
@@ -80,32 +122,18 @@ void StepRunner::SealLayer(const engine::Step& step, uint32_t layer) {
 
 std::vector<engine::ItemResult> StepRunner::SampleItems(const engine::Step& step) {
   std::vector<engine::ItemResult> results(step.items.size());
-  std::vector<size_t> sampled;      // items
-  std::vector<uint32_t> last_rows;  // of these items
-  uint32_t row = 0;
-  for (size_t i = 0; i < step.items.size(); ++i) {
-    row += static_cast<uint32_t>(step.items[i].tokens.size());
-    if (!step.items[i].sample) continue;
-    sampled.push_back(i);
-    last_rows.push_back(row - 1);
-  }
+  const std::vector<Asked> asked = AskedRows(step);
   const size_t round = transformer_.limits().max_logits;
-  for (size_t begin = 0; begin < sampled.size(); begin += round) {
-    const size_t count = std::min(round, sampled.size() - begin);
-    const auto& logits = transformer_.Logits(std::span(last_rows).subspan(begin, count));
-    std::vector<kernels::SampleRow> rows;
-    for (size_t i = 0; i < count; ++i) {
-      const engine::StepItem& item = step.items[sampled[begin + i]];
-      const uint64_t position = item.start_position + item.tokens.size();
-      rows.push_back({static_cast<uint32_t>(i), item.sampling,
-                      sampling::UniformAt(item.sampling.seed, item.choice, position)});
+  for (size_t begin = 0; begin < asked.size(); begin += round) {
+    const auto some = std::span(asked).subspan(begin, std::min(round, asked.size() - begin));
+    std::vector<uint32_t> rows;
+    std::vector<kernels::SampleRow> requests;
+    for (const Asked& one : some) {
+      requests.push_back({static_cast<uint32_t>(rows.size()), one.request});
+      rows.push_back(one.row);
     }
-    const auto tokens = model_.backend->Sample(logits, rows);
-    for (size_t i = 0; i < count; ++i) {
-      engine::ItemResult& result = results[sampled[begin + i]];
-      result.status = tokens[i].status();
-      if (tokens[i].ok()) result.token = *tokens[i];
-    }
+    auto chosen = model_.backend->Sample(transformer_.Logits(rows), requests);
+    for (size_t i = 0; i < some.size(); ++i) Take(some[i], chosen[i], results[some[i].item]);
   }
   return results;
 }
@@ -113,7 +141,9 @@ std::vector<engine::ItemResult> StepRunner::SampleItems(const engine::Step& step
 absl::Status StepRunner::Check(const engine::Step& step) const {
   uint64_t rows = 0;
   for (const engine::StepItem& item : step.items) {
-    if (const absl::Status status = CheckItem(item); !status.ok()) {
+    absl::Status status = CheckItem(item);
+    if (status.ok()) status = CheckTables(item);
+    if (!status.ok()) {
       return absl::InternalError("step " + std::to_string(step.id) + ", sequence " +
                                  std::to_string(item.sequence) + ": " +
                                  std::string(status.message()));
@@ -139,6 +169,26 @@ absl::Status StepRunner::CheckItem(const engine::StepItem& item) const {
       return absl::InternalError("token id " + std::to_string(token) + " is out of range");
     }
   }
+  return CheckAsked(item);
+}
+
+// What is asked of its logits.
+absl::Status StepRunner::CheckAsked(const engine::StepItem& item) const {
+  const auto in_vocabulary = [this](TokenId token) {
+    return token >= 0 && static_cast<uint32_t>(token) < model_.config.vocab_size;
+  };
+  if (item.scored.size() > item.tokens.size()) return absl::InternalError("scores too many tokens");
+  for (const TokenId token : item.scored) {
+    if (!in_vocabulary(token)) return absl::InternalError("a scored token id is out of range");
+  }
+  for (const sampling::LogitEdit& edit : item.edits) {
+    if (!in_vocabulary(edit.token)) return absl::InternalError("an edited id is out of range");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepRunner::CheckTables(const engine::StepItem& item) const {
+  const uint64_t end = uint64_t{item.start_position} + item.tokens.size();
   const uint64_t block_size = model_.layout.block_size;
   if (item.block_tables.size() != model_.layout.groups.size()) {
     return absl::InternalError("wrong number of block tables");

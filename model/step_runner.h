@@ -28,6 +28,8 @@ class StepRunner {
  private:
   absl::Status Check(const engine::Step& step) const;
   absl::Status CheckItem(const engine::StepItem& item) const;
+  absl::Status CheckAsked(const engine::StepItem& item) const;
+  absl::Status CheckTables(const engine::StepItem& item) const;
   void SealLayer(const engine::Step& step, uint32_t layer);
   std::vector<engine::ItemResult> SampleItems(const engine::Step& step);
 

@@ -7,6 +7,7 @@
 
 #include "engine/engine_fixture.h"
 #include "kv/block_demand.h"
+#include "proto/mapping/decoder_state.h"
 #include "proto/mapping/ids.h"
 #include "worker/test_rig.h"
 
@@ -118,6 +119,51 @@ TEST_F(HandoverTest, EveryPromptLengthAroundABlockCrossesTokenExact) {
     }
     ExpectIdle();
   }
+}
+
+TEST_F(HandoverTest, PenaltiesMinTokensAndLogprobsCrossWithTheRequest) {
+  RigWorker::Options options = PrefillOptions();
+  options.step_tokens = 40;
+  Start(options);
+  DecoderState state = State(1, 100, 12);
+  state.sampling.presence_penalty = 1;
+  state.sampling.frequency_penalty = 0.5f;
+  state.sampling.repetition_penalty = 1.25f;
+  state.sampling.logit_bias = {{3, 1}};
+  state.stop.min_tokens = 12;
+  state.logprobs = {2, 1};
+  ASSERT_TRUE(Submit(state).ok());
+  world_.RunFor(seconds(1));
+  const std::vector<TokenId> expected = Expected(state);
+  EXPECT_EQ(to_decode_->TokensOf(state.attempt), expected);
+  const auto score = [](const state::v1::TokenLogprobs& from) {
+    return *proto::GetTokenLogprobs("", from, 1000);
+  };
+  // Source: Started, three chunks, FirstToken, HandedOff. Sink: the whole prompt, then the tokens.
+  const std::vector<v1::WorkerEvent> source = to_prefill_->EventsOf(state.attempt);
+  ASSERT_EQ(source.size(), 6u);
+  EXPECT_EQ(score(source[4].first_token().token().logprobs()),
+            engine::FakeLogprobs(expected[0], 2));
+  uint32_t next = 1;
+  for (int chunk = 1; chunk <= 3; ++chunk) {
+    EXPECT_EQ(source[chunk].prompt_logprobs().position(), next);
+    for (const auto& one : source[chunk].prompt_logprobs().logprobs()) {
+      EXPECT_EQ(score(one), engine::FakeLogprobs(state.prompt[next++], 1));
+    }
+  }
+  EXPECT_EQ(next, 100u);
+  const std::vector<v1::WorkerEvent> sink = to_decode_->EventsOf(state.attempt);
+  ASSERT_EQ(sink.size(), 1 + expected.size());
+  EXPECT_EQ(sink[0].prompt_logprobs().position(), 1u);
+  ASSERT_EQ(sink[0].prompt_logprobs().logprobs_size(), 99);
+  for (int i = 0; i < 99; ++i) {
+    EXPECT_EQ(score(sink[0].prompt_logprobs().logprobs(i)),
+              engine::FakeLogprobs(state.prompt[i + 1], 1));
+  }
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(score(sink[i + 1].token().logprobs()), engine::FakeLogprobs(expected[i], 2));
+  }
+  ExpectIdle();
 }
 
 TEST_F(HandoverTest, FirstTokenThatEndsTheRequestReleasesTheSink) {

@@ -1,6 +1,7 @@
 #include "prefill_worker/prefill_role.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -64,6 +65,9 @@ struct PrefillRole::Attempt : SequenceOwner {
   void OnLayerReady(uint32_t layer, uint32_t tokens) override {
     role.OnLayerReady(*this, layer, tokens);
   }
+  void OnPromptLogprobs(uint32_t position, std::vector<TokenLogprobs> logprobs) override {
+    role.OnPromptLogprobs(*this, position, std::move(logprobs));
+  }
   void OnToken(const engine::TokenEvent& event) override { role.OnFirstToken(*this, event); }
   void OnSequenceFailed(const absl::Status& status) override {
     sequence.reset();
@@ -91,6 +95,8 @@ struct PrefillRole::Attempt : SequenceOwner {
   Time started{};
   uint32_t computed = 0;                 // tokens whose last layer is ready
   std::vector<uint32_t> shipped_blocks;  // per layer
+  // Go to the sink with the commit: the router may hear of the first token from there first.
+  std::vector<TokenLogprobs> prompt_logprobs;
 };
 
 PrefillRole::PrefillRole(WorkerContext& context, kvtransfer::SinkDialer& dialer,
@@ -261,6 +267,13 @@ void PrefillRole::OnLayerReady(Attempt& attempt, uint32_t layer, uint32_t tokens
   source_.Ship(attempt.id(), run);
 }
 
+void PrefillRole::OnPromptLogprobs(Attempt& attempt, uint32_t position,
+                                   std::vector<TokenLogprobs> logprobs) {
+  if (attempt.state != PrefillState::kRunning) return;
+  context_.sessions.Emit(attempt.id().router, PromptLogprobsEvent(attempt.id(), position, logprobs));
+  std::move(logprobs.begin(), logprobs.end(), std::back_inserter(attempt.prompt_logprobs));
+}
+
 void PrefillRole::OnFirstToken(Attempt& attempt, const engine::TokenEvent& event) {
   const bool last = event.finish_reason != engine::FinishReason::kNone;
   Note(attempt, last ? PrefillEvent::kFirstTokenEnds : PrefillEvent::kFirstToken);
@@ -278,6 +291,8 @@ void PrefillRole::Commit(Attempt& attempt, const engine::TokenEvent& event) {
   attempt.state = PrefillState::kCommitting;
   DecoderState state = StateAt(attempt.submission, context_.executor.Now());
   state.choices[0].tokens.push_back(event.token);
+  if (event.logprobs.has_value()) state.choices[0].logprobs.push_back(*event.logprobs);
+  state.prompt_logprobs = std::move(attempt.prompt_logprobs);
   source_.Commit(attempt.id(), {TokenChainHash(state.prompt), proto::Serialize(state)});
 }
 

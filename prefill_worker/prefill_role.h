@@ -65,6 +65,7 @@ class PrefillRole : public Role, private kvtransfer::TransferSource::Host {
   // Engine.
   void StartSequence(Attempt& attempt);
   void OnLayerReady(Attempt& attempt, uint32_t layer, uint32_t tokens);
+  void OnPromptLogprobs(Attempt& attempt, uint32_t position, std::vector<TokenLogprobs> logprobs);
   void OnFirstToken(Attempt& attempt, const engine::TokenEvent& event);
   void OnSequenceFailed(Attempt& attempt, const absl::Status& status);
   void Commit(Attempt& attempt, const engine::TokenEvent& event);

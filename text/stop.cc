@@ -46,6 +46,11 @@ std::vector<uint16_t> FallbackTable(const std::string& pattern) {
 
 absl::Status ValidateStopParams(const StopParams& stop, int32_t vocab_size) {
   if (stop.max_tokens == 0) return FieldError("max_tokens", "is 0, at least 1 is needed");
+  if (stop.min_tokens > stop.max_tokens) {
+    return FieldError("min_tokens", "is " + std::to_string(stop.min_tokens) +
+                                        ", above max_tokens, which is " +
+                                        std::to_string(stop.max_tokens));
+  }
   if (absl::Status status = ValidateStopStrings(stop.stop_strings); !status.ok()) return status;
   if (stop.stop_token_ids.size() > kMaxStopTokenIds) {
     return FieldError("stop_token_ids", "has " + std::to_string(stop.stop_token_ids.size()) +
@@ -63,7 +68,11 @@ absl::Status ValidateStopParams(const StopParams& stop, int32_t vocab_size) {
 }
 
 StopMatcher::StopMatcher(const Vocab& vocab, const StopParams& stop)
-    : vocab_(vocab), ignore_end_tokens_(stop.ignore_eos), stop_tokens_(stop.stop_token_ids) {
+    : vocab_(vocab),
+      ignore_end_tokens_(stop.ignore_eos),
+      include_stop_(stop.include_stop),
+      min_tokens_(stop.min_tokens),
+      stop_tokens_(stop.stop_token_ids) {
   for (const std::string& bytes : stop.stop_strings) {
     BATON_CHECK(!bytes.empty() && bytes.size() <= kMaxStopStringBytes);
     patterns_.push_back({bytes, FallbackTable(bytes)});
@@ -72,22 +81,34 @@ StopMatcher::StopMatcher(const Vocab& vocab, const StopParams& stop)
 
 StopReason StopMatcher::Accept(TokenId token) {
   BATON_CHECK(!ended_);
-  const bool stops =
-      std::find(stop_tokens_.begin(), stop_tokens_.end(), token) != stop_tokens_.end();
-  if (stops || (!ignore_end_tokens_ && vocab_.IsEnd(token))) {
-    End(raw_bytes_);
+  ++accepted_;
+  const bool stops = StopsById(token);
+  if (accepted_ > min_tokens_ && (stops || (!ignore_end_tokens_ && vocab_.IsEnd(token)))) {
+    End(raw_bytes_ + (include_stop_ ? vocab_.Bytes(token).size() : 0));
     return stops ? StopReason::kStopToken : StopReason::kEndToken;
   }
   for (const char byte : vocab_.Bytes(token)) {
     held_.push_back(byte);
     ++raw_bytes_;
-    if (const size_t length = Advance(static_cast<uint8_t>(byte)); length > 0) {
-      End(raw_bytes_ - length);
-      return StopReason::kStopString;
-    }
+    const size_t length = Advance(static_cast<uint8_t>(byte));
+    if (length == 0 || accepted_ < min_tokens_) continue;
+    End(include_stop_ ? raw_bytes_ : raw_bytes_ - length);
+    return StopReason::kStopString;
   }
   ShowSettledBytes();
   return StopReason::kNone;
+}
+
+bool StopMatcher::StopsById(TokenId token) const {
+  return std::find(stop_tokens_.begin(), stop_tokens_.end(), token) != stop_tokens_.end();
+}
+
+std::vector<TokenId> StopMatcher::ForbiddenNext() const {
+  if (accepted_ >= min_tokens_) return {};
+  std::vector<TokenId> ids = stop_tokens_;
+  if (ignore_end_tokens_) return ids;
+  ids.insert(ids.end(), vocab_.end_tokens().begin(), vocab_.end_tokens().end());
+  return ids;
 }
 
 void StopMatcher::Finish() {
@@ -100,6 +121,9 @@ size_t StopMatcher::Advance(uint8_t byte) {
   const char c = static_cast<char>(byte);
   for (Pattern& pattern : patterns_) {
     ++steps_;
+    if (pattern.matched == pattern.bytes.size()) {  // a match that min_tokens let pass
+      pattern.matched = pattern.fallback[pattern.matched - 1];
+    }
     while (pattern.matched > 0 && pattern.bytes[pattern.matched] != c) {
       ++steps_;
       pattern.matched = pattern.fallback[pattern.matched - 1];

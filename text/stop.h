@@ -37,14 +37,19 @@ class StopMatcher {
   // `stop` has passed ValidateStopParams.
   StopMatcher(const Vocab& vocab, const StopParams& stop);
 
+  // While fewer than min_tokens tokens were accepted nothing ends the choice by its id, and no stop
+  // string does before the last of them.
   StopReason Accept(TokenId token);
+  // Ids that may not be sampled next, because min_tokens forbids an end. Any order.
+  std::vector<TokenId> ForbiddenNext() const;
   // The choice ends here without a stop: everything becomes visible.
   void Finish();
 
   // Length of the prefix of the raw bytes (vocabulary bytes of every accepted token) that may be
   // shown. Never falls. While the choice runs it leaves out whatever may become part of a stop
   // string and stops at a UTF-8 boundary; after the end it is exact: it leaves out the token that
-  // ended the choice by its id, or the matched stop string and what follows it.
+  // ended the choice by its id, or the matched stop string, unless include_stop keeps them, and
+  // what follows the string in any case.
   uint64_t visible_bytes() const { return visible_bytes_; }
   bool ended() const { return ended_; }
 
@@ -58,6 +63,7 @@ class StopMatcher {
     std::vector<uint16_t> fallback;
     size_t matched = 0;
   };
+  bool StopsById(TokenId token) const;
   // Returns the length of the longest stop string that ends with `byte`, 0 if none does.
   size_t Advance(uint8_t byte);
   size_t LongestPartial() const;
@@ -66,6 +72,9 @@ class StopMatcher {
 
   const Vocab& vocab_;
   bool ignore_end_tokens_;
+  bool include_stop_;
+  uint32_t min_tokens_;
+  uint32_t accepted_ = 0;
   std::vector<TokenId> stop_tokens_;
   std::vector<Pattern> patterns_;
   std::string held_;      // raw bytes the boundary scan has not passed yet

@@ -1,5 +1,6 @@
 #include "text/stop.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -141,6 +142,43 @@ TEST_F(StopTest, EndTokensEndUnlessIgnoredAndStopTokensAlways) {
   EXPECT_EQ(outcome.text, "abc") << "the token that ended the choice is not part of the text";
   outcome = Run(IgnoringEnds(Stop({}, {control_})), tokens);
   EXPECT_EQ(outcome.text, "abc") << "stopping on a hidden token cuts nothing else";
+}
+
+TEST_F(StopTest, UntilMinTokensNoIdEndsTheChoice) {
+  StopParams stop = Stop({}, {words_[0]});
+  stop.min_tokens = 2;
+  // An end or stop id that came all the same is a token like any other.
+  EXPECT_EQ(Run(stop, {words_[0], end_, words_[0], words_[1]}).tokens, 3u);
+  EXPECT_EQ(Run(stop, {words_[1], words_[1], end_, words_[1]}).reason, StopReason::kEndToken);
+  StopMatcher matcher(*vocab_, stop);
+  const std::vector<TokenId> ids = {words_[0], end_, other_end_};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(matcher.ForbiddenNext(), testing::UnorderedElementsAreArray(ids));
+    matcher.Accept(words_[1]);
+  }
+  EXPECT_TRUE(matcher.ForbiddenNext().empty());
+  EXPECT_EQ(StopMatcher(*vocab_, IgnoringEnds(stop)).ForbiddenNext(),
+            std::vector<TokenId>({words_[0]}));
+}
+
+TEST_F(StopTest, NoStopStringEndsTheChoiceBeforeTheLastOfMinTokens) {
+  StopParams stop = Stop({"aa", "lo"});
+  stop.min_tokens = 3;
+  const Outcome passed = Run(stop, {words_[0], words_[1], words_[2], words_[3]});
+  EXPECT_EQ(passed.text, "Hello, world! ");
+  // The second "aa" begins inside of the first, which was let pass.
+  const Outcome overlapping = Run(stop, {'a', 'a', 'a', 'b'});
+  EXPECT_EQ(overlapping.reason, StopReason::kStopString);
+  EXPECT_EQ(overlapping.tokens, 3u);
+  EXPECT_EQ(overlapping.text, "a");
+}
+
+TEST_F(StopTest, IncludeStopKeepsWhatEndedTheChoiceAndNothingBehindIt) {
+  StopParams stop = Stop({"lo, w"}, {words_[5]});
+  stop.include_stop = true;
+  EXPECT_EQ(Run(stop, {words_[0], words_[1], words_[2], words_[3]}).text, "Hello, w");
+  EXPECT_EQ(Run(stop, {words_[0], words_[5], words_[3]}).text, "Helé");
+  EXPECT_EQ(Run(stop, {words_[0], end_}).text, "Hel");  // control tokens have no bytes
 }
 
 TEST_F(StopTest, FirstTokenMayEndTheChoice) {

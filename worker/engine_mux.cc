@@ -29,6 +29,13 @@ void EngineMux::OnLayerReady(engine::SequenceId sequence, uint32_t layer, uint32
   if (found != owners_.end()) found->second.owner->OnLayerReady(layer, tokens);
 }
 
+void EngineMux::OnPromptLogprobs(engine::SequenceId sequence, uint32_t position,
+                                 std::vector<TokenLogprobs> logprobs) {
+  const auto found = owners_.find(sequence);
+  if (found == owners_.end()) return;
+  found->second.owner->OnPromptLogprobs(position, std::move(logprobs));
+}
+
 void EngineMux::OnToken(const engine::TokenEvent& event) {
   const auto found = owners_.find(event.sequence);
   if (found == owners_.end()) return;

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/decoder_state.h"
 #include "engine/engine.h"
 
 namespace baton::worker {
@@ -18,6 +20,8 @@ class SequenceOwner {
   virtual ~SequenceOwner() = default;
   // Of a kPrefillOnly sequence.
   virtual void OnLayerReady(uint32_t /*layer*/, uint32_t /*tokens*/) {}
+  // engine::Engine::Listener::OnPromptLogprobs.
+  virtual void OnPromptLogprobs(uint32_t position, std::vector<TokenLogprobs> logprobs) = 0;
   virtual void OnToken(const engine::TokenEvent& event) = 0;
   // It has left the engine.
   virtual void OnSequenceFailed(const absl::Status& status) = 0;
@@ -50,6 +54,8 @@ class EngineMux : private engine::Engine::Listener {
     engine::SequenceMode mode = engine::SequenceMode::kGenerate;
   };
   void OnLayerReady(engine::SequenceId sequence, uint32_t layer, uint32_t tokens) override;
+  void OnPromptLogprobs(engine::SequenceId sequence, uint32_t position,
+                        std::vector<TokenLogprobs> logprobs) override;
   void OnToken(const engine::TokenEvent& event) override;
   void OnSequenceFailed(engine::SequenceId sequence, absl::Status status) override;
   void OnStepEnd() override { on_step_end_(); }

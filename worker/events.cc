@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "proto/mapping/decoder_state.h"
 #include "proto/mapping/ids.h"
 
 namespace baton::worker {
@@ -29,12 +30,23 @@ v1::Token MakeToken(const AttemptId& attempt, const engine::TokenEvent& event) {
   token.set_token(event.token);
   token.set_visible_bytes(event.visible_bytes);
   token.set_finish_reason(ReasonOf(event.finish_reason));
+  if (event.logprobs.has_value()) proto::Set(*event.logprobs, *token.mutable_logprobs());
   return token;
 }
 
 v1::WorkerEvent TokenEventOf(const AttemptId& attempt, const engine::TokenEvent& event) {
   v1::WorkerEvent out;
   *out.mutable_token() = MakeToken(attempt, event);
+  return out;
+}
+
+v1::WorkerEvent PromptLogprobsEvent(const AttemptId& attempt, uint32_t position,
+                                    const std::vector<TokenLogprobs>& logprobs) {
+  v1::WorkerEvent out;
+  v1::PromptLogprobs& event = *out.mutable_prompt_logprobs();
+  proto::Set(attempt, *event.mutable_attempt());
+  event.set_position(position);
+  for (const TokenLogprobs& one : logprobs) proto::Set(one, *event.add_logprobs());
   return out;
 }
 

@@ -34,6 +34,10 @@ void Generation::Attach() {
   if (over) End();
 }
 
+void Generation::OnPromptLogprobs(uint32_t position, std::vector<TokenLogprobs> logprobs) {
+  Emit(PromptLogprobsEvent(attempt_, position, logprobs));
+}
+
 void Generation::OnToken(const engine::TokenEvent& event) {
   const bool last = event.finish_reason != engine::FinishReason::kNone;
   Note(last ? GenerationEvent::kLastToken : GenerationEvent::kToken);

@@ -18,7 +18,7 @@ namespace baton::worker {
 
 enum class GenerationEvent : uint8_t { kToken, kLastToken, kSequenceFailed };
 
-// Until Attach its events are kept, bounded by the request's max_tokens; then they flow. Removes
+// Until Attach its events are kept, bounded by prompt and max_tokens; then they flow. Removes
 // the sequence when it dies. Owner thread: the executor's.
 class Generation : public SequenceOwner {
  public:
@@ -39,6 +39,7 @@ class Generation : public SequenceOwner {
   bool running() const { return sequence_.has_value(); }
 
  private:
+  void OnPromptLogprobs(uint32_t position, std::vector<TokenLogprobs> logprobs) override;
   void OnToken(const engine::TokenEvent& event) override;
   void OnSequenceFailed(const absl::Status& status) override;
   void Note(GenerationEvent event) const;
