@@ -18,6 +18,23 @@ absl::StatusOr<T> ParseWhole(const std::string& flag, const std::string& text) {
   return value;
 }
 
+absl::StatusOr<float> ParseFloat(const std::string& flag, const std::string& text) {
+  char* end = nullptr;
+  const float value = std::strtof(text.c_str(), &end);
+  if (text.empty() || *end != '\0') return Bad("--" + flag + ": not a number: " + text);
+  return value;
+}
+
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    parts.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return parts;
+}
+
 template <typename T>
 absl::StatusOr<std::optional<T>> ParseOptional(const Arguments& args, const std::string& name) {
   if (!args.Has(name)) return std::optional<T>();
@@ -67,29 +84,44 @@ absl::StatusOr<std::optional<int32_t>> Arguments::Int(const std::string& name) c
   return ParseOptional<int32_t>(*this, name);
 }
 
+absl::StatusOr<std::optional<uint32_t>> Arguments::Count(const std::string& name) const {
+  return ParseOptional<uint32_t>(*this, name);
+}
+
 absl::StatusOr<std::optional<uint64_t>> Arguments::Unsigned(const std::string& name) const {
   return ParseOptional<uint64_t>(*this, name);
 }
 
 absl::StatusOr<std::optional<float>> Arguments::Float(const std::string& name) const {
   if (!Has(name)) return std::optional<float>();
-  const std::string text = Get(name);
-  char* end = nullptr;
-  const float value = std::strtof(text.c_str(), &end);
-  if (text.empty() || *end != '\0') return Bad("--" + name + ": not a number: " + text);
-  return std::optional<float>(value);
+  const absl::StatusOr<float> value = ParseFloat(name, Get(name));
+  if (!value.ok()) return value.status();
+  return std::optional<float>(*value);
 }
 
 absl::StatusOr<std::vector<int32_t>> ParseIds(const std::string& flag, const std::string& text) {
   std::vector<int32_t> ids;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    const absl::StatusOr<int32_t> id = ParseWhole<int32_t>(flag, text.substr(at, comma - at));
+  for (const std::string& part : SplitAtCommas(text)) {
+    const absl::StatusOr<int32_t> id = ParseWhole<int32_t>(flag, part);
     if (!id.ok()) return id.status();
     ids.push_back(*id);
-    at = comma + 1;
   }
   return ids;
+}
+
+absl::StatusOr<std::vector<std::pair<int32_t, float>>> ParseBiases(const std::string& flag,
+                                                                   const std::string& text) {
+  std::vector<std::pair<int32_t, float>> biases;
+  for (const std::string& part : SplitAtCommas(text)) {
+    const size_t equals = part.find('=');
+    if (equals == std::string::npos) return Bad("--" + flag + ": not ID=BIAS: " + part);
+    const absl::StatusOr<int32_t> id = ParseWhole<int32_t>(flag, part.substr(0, equals));
+    if (!id.ok()) return id.status();
+    const absl::StatusOr<float> value = ParseFloat(flag, part.substr(equals + 1));
+    if (!value.ok()) return value.status();
+    biases.emplace_back(*id, *value);
+  }
+  return biases;
 }
 
 }  // namespace baton::client

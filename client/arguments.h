@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +30,7 @@ class Arguments {
 
   // Absent: not given. INVALID_ARGUMENT: not a number of the type.
   absl::StatusOr<std::optional<int32_t>> Int(const std::string& name) const;
+  absl::StatusOr<std::optional<uint32_t>> Count(const std::string& name) const;
   absl::StatusOr<std::optional<uint64_t>> Unsigned(const std::string& name) const;
   // Takes nan and inf too: the server decides what it accepts.
   absl::StatusOr<std::optional<float>> Float(const std::string& name) const;
@@ -39,6 +41,10 @@ class Arguments {
 
 // "1,2,3"; INVALID_ARGUMENT names `flag`.
 absl::StatusOr<std::vector<int32_t>> ParseIds(const std::string& flag, const std::string& text);
+
+// "50=-100,7=1.5": ids and values; INVALID_ARGUMENT names `flag`.
+absl::StatusOr<std::vector<std::pair<int32_t, float>>> ParseBiases(const std::string& flag,
+                                                                   const std::string& text);
 
 }  // namespace baton::client
 

@@ -40,6 +40,19 @@ TEST(ArgumentsTest, NumbersMustBeWholeAndOfTheirType) {
   EXPECT_FALSE(Parse({"--top-p", "0.5x"})->Float("top-p").ok());
 }
 
+TEST(ArgumentsTest, CountsAreNotNegative) {
+  EXPECT_EQ(*Parse({"--max-tokens", "3"})->Count("max-tokens"), 3u);
+  EXPECT_FALSE(Parse({"--max-tokens", "-3"})->Count("max-tokens").ok());
+}
+
+TEST(ArgumentsTest, BiasesAreAListOfIdsAndValues) {
+  using Biases = std::vector<std::pair<int32_t, float>>;
+  EXPECT_EQ(*ParseBiases("bias", "7=-100,1=0.5"), Biases({{7, -100}, {1, 0.5f}}));
+  for (const char* bad : {"", "7", "7=", "=1", "7=1,", "a=1", "7=x"}) {
+    EXPECT_FALSE(ParseBiases("bias", bad).ok()) << bad;
+  }
+}
+
 TEST(ArgumentsTest, IdsAreAListOfNumbers) {
   EXPECT_EQ(*ParseIds("ids", "1,-2,3"), std::vector<int32_t>({1, -2, 3}));
   for (const char* bad : {"", "1,", ",1", "1,,2", "1;2"}) {

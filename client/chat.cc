@@ -19,7 +19,9 @@ namespace baton::client {
 
 const char kChatUsage[] =
     "baton chat --target HOST:PORT [--system TEXT] [--max-tokens N] [--temperature T] [--top-k K]\n"
-    "    [--top-p P] [--min-p P] [--seed S] [--stop S]... [--stop-id I]... [--ignore-eos]\n"
+    "    [--top-p P] [--min-p P] [--presence-penalty P] [--frequency-penalty P]\n"
+    "    [--repetition-penalty P] [--logit-bias ID=BIAS,...]... [--seed S] [--stop S]...\n"
+    "    [--stop-id I]... [--include-stop] [--ignore-eos] [--min-tokens N]\n"
     "    [--model M]\n"
     "    one line is one turn; Ctrl-C cancels an answer; /clear, /quit\n";
 

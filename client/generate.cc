@@ -24,14 +24,18 @@ namespace baton::client {
 const char kGenerateUsage[] =
     "baton generate --target HOST:PORT (--prompt TEXT | --prompt-file F | --prompt-tokens 1,2,3 |\n"
     "    --chat TEXT) [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P]\n"
-    "    [--seed S] [--n N] [--stop S]... [--stop-id I]... [--ignore-eos] [--model M]\n"
-    "    [--request-id ID] [--priority P] [--tenant T] [--timeout-ms N] [--json] [--timings]\n";
+    "    [--presence-penalty P] [--frequency-penalty P] [--repetition-penalty P]\n"
+    "    [--logit-bias ID=BIAS,...]... [--seed S] [--n N] [--stop S]... [--stop-id I]...\n"
+    "    [--include-stop] [--ignore-eos] [--min-tokens N] [--logprobs TOP]\n"
+    "    [--prompt-logprobs TOP] [--model M] [--request-id ID] [--priority P] [--tenant T]\n"
+    "    [--timeout-ms N] [--json] [--timings]\n";
 
 namespace {
 
 struct Answer {
   v1::Started started;
   v1::Completed completed;
+  v1::PromptLogprobs prompt_logprobs;
   std::map<uint32_t, v1::Choice> choices;
 };
 
@@ -67,6 +71,14 @@ absl::Status SetInput(const Arguments& args, v1::Generation& out) {
   return absl::OkStatus();
 }
 
+absl::Status SetLogprobs(const Arguments& args, v1::Generation& out) {
+  BATON_ASSIGN_OR_RETURN(const auto output, args.Count("logprobs"));
+  if (output.has_value()) out.mutable_logprobs()->set_output(*output);
+  BATON_ASSIGN_OR_RETURN(const auto prompt, args.Count("prompt-logprobs"));
+  if (prompt.has_value()) out.mutable_logprobs()->set_prompt(*prompt);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::GenerateStreamRequest> MakeRequest(const Arguments& args) {
   v1::GenerateStreamRequest request;
   v1::Generation& generation = *request.mutable_generation();
@@ -75,6 +87,7 @@ absl::StatusOr<v1::GenerateStreamRequest> MakeRequest(const Arguments& args) {
   BATON_ASSIGN_OR_RETURN(const auto priority, args.Int("priority"));
   if (priority.has_value()) generation.set_priority(*priority);
   generation.set_tenant(args.Get("tenant"));
+  BATON_RETURN_IF_ERROR(SetLogprobs(args, generation));
   BATON_ASSIGN_OR_RETURN(const auto n, args.Int("n"));
   if (n.has_value() && *n < 0) return absl::InvalidArgumentError("--n: must not be negative");
   if (n.has_value()) generation.set_n(static_cast<uint32_t>(*n));
@@ -90,13 +103,29 @@ void Take(const v1::GenerateStreamResponse& response, bool print, Answer& answer
     choice.set_index(response.delta().choice());
     choice.mutable_text()->append(response.delta().text());
     choice.mutable_token_ids()->MergeFrom(response.delta().token_ids());
+    choice.mutable_logprobs()->MergeFrom(response.delta().logprobs());
     if (print) std::cout << response.delta().text() << std::flush;
   } else if (response.has_choice_end()) {
     answer.choices[response.choice_end().choice()].set_finish_reason(
         response.choice_end().finish_reason());
+  } else if (response.has_prompt_logprobs()) {
+    answer.prompt_logprobs.MergeFrom(response.prompt_logprobs());
   } else if (response.has_completed()) {
     answer.completed = response.completed();
   }
+}
+
+// [{"token_id": I, "logprob": P, "top": [[I, P], ...]}, ...]
+nlohmann::json ToJson(const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& logprobs) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const v1::TokenLogprob& one : logprobs) {
+    nlohmann::json top = nlohmann::json::array();
+    for (const v1::TopLogprob& t : one.top()) {
+      top.push_back(nlohmann::json::array({t.token_id(), t.logprob()}));
+    }
+    out.push_back({{"token_id", one.token_id()}, {"logprob", one.logprob()}, {"top", top}});
+  }
+  return out;
 }
 
 nlohmann::json ToJson(const Answer& answer, const v1::Choice& choice) {
@@ -125,6 +154,16 @@ nlohmann::json ToJson(const Answer& answer, const v1::Choice& choice) {
           {"model", answer.started.model()},
           {"request_id", answer.started.request_id()},
           {"index", choice.index()}};
+}
+
+// The lists are there exactly when asked for.
+nlohmann::json WithLogprobs(const v1::GenerateStreamRequest& request, const Answer& answer,
+                            const v1::Choice& choice) {
+  nlohmann::json out = ToJson(answer, choice);
+  const v1::LogprobOptions& asked = request.generation().logprobs();
+  if (asked.has_output()) out["logprobs"] = ToJson(choice.logprobs());
+  if (asked.has_prompt()) out["prompt_logprobs"] = ToJson(answer.prompt_logprobs.logprobs());
+  return out;
 }
 
 void PrintTimings(const Answer& answer) {
@@ -167,8 +206,9 @@ int BadFlags(const absl::Status& status) {
 }  // namespace
 
 int Generate(const std::vector<std::string>& argv) {
-  std::set<std::string> known = {"target", "prompt",     "prompt-file", "prompt-tokens", "chat",
-                                 "n",      "request-id", "timeout-ms",  "priority",      "tenant"};
+  std::set<std::string> known = {"target",     "prompt",     "prompt-file", "prompt-tokens",
+                                 "chat",       "n",          "logprobs",    "prompt-logprobs",
+                                 "request-id", "timeout-ms", "priority",    "tenant"};
   known.insert(GenerationFlags().begin(), GenerationFlags().end());
   std::set<std::string> switches = {"json", "timings"};
   switches.insert(GenerationSwitches().begin(), GenerationSwitches().end());
@@ -188,7 +228,7 @@ int Generate(const std::vector<std::string>& argv) {
     return 1;
   }
   for (const auto& [index, choice] : answer.choices) {
-    if (json) std::cout << ToJson(answer, choice).dump() << std::endl;
+    if (json) std::cout << WithLogprobs(*request, answer, choice).dump() << std::endl;
   }
   if (args->Has("timings")) PrintTimings(answer);
   return 0;

@@ -5,6 +5,24 @@
 namespace baton::client {
 namespace {
 
+absl::Status ApplyPenalties(const Arguments& args, v1::SamplingOptions& out) {
+  BATON_ASSIGN_OR_RETURN(const auto presence, args.Float("presence-penalty"));
+  if (presence.has_value()) out.set_presence_penalty(*presence);
+  BATON_ASSIGN_OR_RETURN(const auto frequency, args.Float("frequency-penalty"));
+  if (frequency.has_value()) out.set_frequency_penalty(*frequency);
+  BATON_ASSIGN_OR_RETURN(const auto repetition, args.Float("repetition-penalty"));
+  if (repetition.has_value()) out.set_repetition_penalty(*repetition);
+  for (const std::string& text : args.All("logit-bias")) {
+    BATON_ASSIGN_OR_RETURN(const auto biases, ParseBiases("logit-bias", text));
+    for (const auto& [id, value] : biases) {
+      v1::LogitBias& bias = *out.add_logit_bias();
+      bias.set_token_id(id);
+      bias.set_bias(value);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ApplySampling(const Arguments& args, v1::SamplingOptions& out) {
   BATON_ASSIGN_OR_RETURN(const auto temperature, args.Float("temperature"));
   if (temperature.has_value()) out.set_temperature(*temperature);
@@ -16,7 +34,7 @@ absl::Status ApplySampling(const Arguments& args, v1::SamplingOptions& out) {
   if (min_p.has_value()) out.set_min_p(*min_p);
   BATON_ASSIGN_OR_RETURN(const auto seed, args.Unsigned("seed"));
   if (seed.has_value()) out.set_seed(*seed);
-  return absl::OkStatus();
+  return ApplyPenalties(args, out);
 }
 
 absl::Status ApplyStop(const Arguments& args, v1::StopOptions& out) {
@@ -28,19 +46,34 @@ absl::Status ApplyStop(const Arguments& args, v1::StopOptions& out) {
     out.mutable_stop_token_ids()->Add(ids.begin(), ids.end());
   }
   if (args.Has("ignore-eos")) out.set_ignore_eos(true);
+  if (args.Has("include-stop")) out.set_include_stop(true);
+  BATON_ASSIGN_OR_RETURN(const auto min_tokens, args.Count("min-tokens"));
+  if (min_tokens.has_value()) out.set_min_tokens(*min_tokens);
   return absl::OkStatus();
 }
 
 }  // namespace
 
 const std::set<std::string>& GenerationFlags() {
-  static const std::set<std::string> kFlags = {
-      "max-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "stop", "stop-id", "model"};
+  static const std::set<std::string> kFlags = {"max-tokens",
+                                               "min-tokens",
+                                               "temperature",
+                                               "top-k",
+                                               "top-p",
+                                               "min-p",
+                                               "presence-penalty",
+                                               "frequency-penalty",
+                                               "repetition-penalty",
+                                               "logit-bias",
+                                               "seed",
+                                               "stop",
+                                               "stop-id",
+                                               "model"};
   return kFlags;
 }
 
 const std::set<std::string>& GenerationSwitches() {
-  static const std::set<std::string> kSwitches = {"ignore-eos"};
+  static const std::set<std::string> kSwitches = {"ignore-eos", "include-stop"};
   return kSwitches;
 }
 

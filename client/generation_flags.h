@@ -11,8 +11,9 @@
 
 namespace baton::client {
 
-// --max-tokens --temperature --top-k --top-p --min-p --seed --stop --stop-id --model; the switch is
-// --ignore-eos.
+// --max-tokens --min-tokens --temperature --top-k --top-p --min-p --presence-penalty
+// --frequency-penalty --repetition-penalty --logit-bias --seed --stop --stop-id --model; the
+// switches are --ignore-eos and --include-stop.
 const std::set<std::string>& GenerationFlags();
 const std::set<std::string>& GenerationSwitches();
 

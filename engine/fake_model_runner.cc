@@ -44,7 +44,7 @@ uint64_t Absorb(uint64_t hash, const sampling::LogitEdit& edit) {
   const uint64_t bits = (uint64_t{std::bit_cast<uint32_t>(edit.bias)} << 32) |
                         std::bit_cast<uint32_t>(edit.repetition);
   return Absorb(hash, Slot{bits ^ static_cast<uint64_t>(edit.token),
-                       Mix(std::bit_cast<uint64_t>(edit.penalty)) + (edit.forbidden ? 1 : 0)});
+                           Mix(std::bit_cast<uint64_t>(edit.penalty)) + (edit.forbidden ? 1 : 0)});
 }
 
 TokenId Draw(uint64_t hash, int32_t vocab_size, const StepItem& item) {
@@ -103,8 +103,7 @@ std::vector<TokenId> FakeContinuation(const kv::KvLayout& layout, const Vocab& v
   while (all.size() < context_length && all.size() - prompt < state.stop.max_tokens) {
     const size_t index = all.size() - prompt;
     item.edits = editor.Edits(stop.ForbiddenNext());
-    all.push_back(index < had.size() ? had[index]
-                                     : FakeNextToken(layout, vocab.size(), all, item));
+    all.push_back(index < had.size() ? had[index] : FakeNextToken(layout, vocab.size(), all, item));
     editor.Accept(all.back());
     if (stop.Accept(all.back()) != StopReason::kNone) break;
   }

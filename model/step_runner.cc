@@ -55,7 +55,8 @@ std::vector<Asked> AskedRows(const engine::Step& step) {
   for (size_t i = 0; i < step.items.size(); ++i) {
     const engine::StepItem& item = step.items[i];
     for (size_t k = 0; k < item.scored.size(); ++k) {
-      asked.push_back({i, first + static_cast<uint32_t>(k),
+      asked.push_back({i,
+                       first + static_cast<uint32_t>(k),
                        {.given = item.scored[k], .top_logprobs = item.scored_top}});
     }
     first += static_cast<uint32_t>(item.tokens.size());

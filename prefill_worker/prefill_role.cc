@@ -270,7 +270,8 @@ void PrefillRole::OnLayerReady(Attempt& attempt, uint32_t layer, uint32_t tokens
 void PrefillRole::OnPromptLogprobs(Attempt& attempt, uint32_t position,
                                    std::vector<TokenLogprobs> logprobs) {
   if (attempt.state != PrefillState::kRunning) return;
-  context_.sessions.Emit(attempt.id().router, PromptLogprobsEvent(attempt.id(), position, logprobs));
+  context_.sessions.Emit(attempt.id().router,
+                         PromptLogprobsEvent(attempt.id(), position, logprobs));
   std::move(logprobs.begin(), logprobs.end(), std::back_inserter(attempt.prompt_logprobs));
 }
 

@@ -15,6 +15,7 @@ bool ClientBuffer::Add(v1::GenerateStreamResponse response) {
       v1::Delta& into = *last.response.mutable_delta();
       into.mutable_text()->append(response.delta().text());
       into.mutable_token_ids()->MergeFrom(response.delta().token_ids());
+      into.mutable_logprobs()->MergeFrom(response.delta().logprobs());
       last.bytes += bytes;
       return true;
     }

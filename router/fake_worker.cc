@@ -173,13 +173,28 @@ void Fill(const AttemptId& attempt, uint32_t position, TokenId token, bool last,
 
 void FakeWorker::FirstToken(const AttemptId& attempt, uint32_t position, TokenId token, bool last) {
   WorkerEvent event;
-  Fill(attempt, position, token, last, *event.mutable_first_token()->mutable_token());
+  worker::v1::Token& out = *event.mutable_first_token()->mutable_token();
+  Fill(attempt, position, token, last, out);
+  if (with_logprobs) out.mutable_logprobs()->set_logprob(-static_cast<float>(position));
   Send({event});
 }
 
 void FakeWorker::Token(const AttemptId& attempt, uint32_t position, TokenId token, bool last) {
   WorkerEvent event;
-  Fill(attempt, position, token, last, *event.mutable_token());
+  worker::v1::Token& out = *event.mutable_token();
+  Fill(attempt, position, token, last, out);
+  if (with_logprobs) out.mutable_logprobs()->set_logprob(-static_cast<float>(position));
+  Send({event});
+}
+
+void FakeWorker::PromptLogprobs(const AttemptId& attempt, uint32_t position, uint32_t count) {
+  WorkerEvent event;
+  worker::v1::PromptLogprobs& out = *event.mutable_prompt_logprobs();
+  proto::Set(attempt, *out.mutable_attempt());
+  out.set_position(position);
+  for (uint32_t at = position; at < position + count; ++at) {
+    out.add_logprobs()->set_logprob(-static_cast<float>(at));
+  }
   Send({event});
 }
 

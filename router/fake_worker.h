@@ -66,12 +66,17 @@ class FakeWorker {
   void Started(const AttemptId& attempt, const FakeWorker& sink);
   void FirstToken(const AttemptId& attempt, uint32_t position, TokenId token, bool last = false);
   void Token(const AttemptId& attempt, uint32_t position, TokenId token, bool last = false);
+  // Of prompt positions [position, position + count): each -position.
+  void PromptLogprobs(const AttemptId& attempt, uint32_t position, uint32_t count);
   void HandedOff(const AttemptId& attempt, Duration handoff, uint64_t bytes);
   void NoRoom(const AttemptId& attempt);
   void Lost(const AttemptId& attempt, worker::v1::Cause cause);
   void Failed(const AttemptId& attempt, absl::StatusCode code, worker::v1::Cause cause);
   void Load(uint64_t last_submit, uint64_t queued_tokens, uint32_t free_blocks,
             double prefill_tokens_per_second = 0);
+
+  // With the tokens that follow: log probability -position, none beside it.
+  bool with_logprobs = false;
 
   // Of the latest Submit.
   AttemptId last_attempt() const;

@@ -37,6 +37,16 @@ uint64_t LeastTokens(const PromptInput& input, const Vocab& vocab) {
   return std::max<uint64_t>(ids + bytes / std::max<uint64_t>(vocab.max_token_bytes(), 1), 1);
 }
 
+void Fill(TokenId token, const TokenLogprobs& from, v1::TokenLogprob& to) {
+  to.set_token_id(token);
+  to.set_logprob(from.logprob);
+  for (const TopLogprob& top : from.top) {
+    v1::TopLogprob& added = *to.add_top();
+    added.set_token_id(top.token);
+    added.set_logprob(top.logprob);
+  }
+}
+
 absl::Status PoolFull() {
   return WithRetryInfo(ErrorWithReason(absl::StatusCode::kResourceExhausted,
                                        "too many prompts wait to be tokenized", kReasonQueueFull),
@@ -56,9 +66,17 @@ class Frontend::Observer : public RequestObserver {
         detokenizer_(frontend.context_.model.vocab()) {}
 
   void OnAdmitted() override {
-    prompt_tokens_ = static_cast<uint32_t>(started_.prompt_token_ids_size());
+    prompt_.assign(started_.prompt_token_ids().begin(), started_.prompt_token_ids().end());
     v1::GenerateStreamResponse response;
     *response.mutable_started() = std::move(started_);
+    sink_->Add(std::move(response));
+  }
+
+  void OnPromptLogprobs(std::vector<TokenLogprobs> logprobs) override {
+    v1::GenerateStreamResponse response;
+    for (const TokenLogprobs& one : logprobs) {
+      Fill(prompt_.at(++scored_), one, *response.mutable_prompt_logprobs()->add_logprobs());
+    }
     sink_->Add(std::move(response));
   }
 
@@ -73,6 +91,9 @@ class Frontend::Observer : public RequestObserver {
     delta.mutable_delta()->set_choice(event.choice);
     delta.mutable_delta()->set_text(*text);
     delta.mutable_delta()->add_token_ids(event.token);
+    if (event.logprobs.has_value()) {
+      Fill(event.token, *event.logprobs, *delta.mutable_delta()->add_logprobs());
+    }
     sink_->Add(std::move(delta));
     if (!last) return;
     v1::GenerateStreamResponse end;
@@ -86,7 +107,7 @@ class Frontend::Observer : public RequestObserver {
     if (end.ok()) {
       v1::GenerateStreamResponse response;
       v1::Completed& completed = *response.mutable_completed();
-      completed.mutable_usage()->set_prompt_tokens(prompt_tokens_);
+      completed.mutable_usage()->set_prompt_tokens(static_cast<uint32_t>(prompt_.size()));
       completed.mutable_usage()->set_completion_tokens(summary.completion_tokens);
       Fill(summary.timings, *completed.mutable_timings());
       completed.mutable_workers()->set_prefill(summary.prefill_worker);
@@ -110,7 +131,8 @@ class Frontend::Observer : public RequestObserver {
   const std::shared_ptr<ResponseSink> sink_;
   v1::Started started_;
   Detokenizer detokenizer_;
-  uint32_t prompt_tokens_ = 0;
+  std::vector<TokenId> prompt_;
+  size_t scored_ = 0;  // of prompt_[1..]
   absl::Status broken_;
 };
 
@@ -155,6 +177,7 @@ uint64_t Frontend::Generate(const v1::Generation& generation, Time arrived,
   spec.sampling = valid->sampling;
   spec.sampling.seed = valid->seed.has_value() ? *valid->seed : context_.random.Next64();
   spec.stop = std::move(valid->stop);
+  spec.logprobs = valid->logprobs;
   spec.arrived = arrived;
   if (timeout.has_value()) spec.deadline = arrived + *timeout;
   const bool taken =

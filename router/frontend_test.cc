@@ -106,6 +106,43 @@ TEST_F(FrontendTest, OneStartedThenDeltasOneEndOfTheChoiceOneCompleted) {
   EXPECT_TRUE(sink_->status.ok());
 }
 
+TEST_F(FrontendTest, LogprobsNameTheTokensThatTheyBelongTo) {
+  generation_.mutable_logprobs()->set_output(1);
+  generation_.mutable_logprobs()->set_prompt(0);
+  Ask();
+  const state::v1::AttemptId attempt = worker_->submits.back().state().attempt();
+  worker::v1::WorkerEvent event;
+  *event.mutable_prompt_logprobs()->mutable_attempt() = attempt;
+  event.mutable_prompt_logprobs()->set_position(1);
+  for (int i = 1; i < 5; ++i) {
+    event.mutable_prompt_logprobs()->add_logprobs()->set_logprob(-static_cast<float>(i));
+  }
+  worker::v1::WorkerEvent token;
+  *token.mutable_token()->mutable_attempt() = attempt;
+  token.mutable_token()->set_position(5);
+  token.mutable_token()->set_token('o');
+  token.mutable_token()->set_finish_reason(worker::v1::FINISH_REASON_LENGTH);
+  token.mutable_token()->mutable_logprobs()->set_logprob(-2);
+  token.mutable_token()->mutable_logprobs()->add_top_token_ids('x');
+  token.mutable_token()->mutable_logprobs()->add_top_logprobs(-0.5f);
+  worker_->Send({event, token});
+  Run();
+  ASSERT_GE(sink_->responses.size(), 3u) << sink_->status;
+  const v1::PromptLogprobs& prompt = sink_->responses[1].prompt_logprobs();
+  ASSERT_EQ(prompt.logprobs_size(), 4);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(prompt.logprobs(i).token_id(), "hello"[i + 1]);
+    EXPECT_EQ(prompt.logprobs(i).logprob(), -1 - static_cast<float>(i));
+  }
+  ASSERT_EQ(sink_->responses[2].delta().logprobs_size(), 1);
+  const v1::TokenLogprob& output = sink_->responses[2].delta().logprobs(0);
+  EXPECT_EQ(output.token_id(), 'o');
+  EXPECT_EQ(output.logprob(), -2);
+  ASSERT_EQ(output.top_size(), 1);
+  EXPECT_EQ(output.top(0).token_id(), 'x');
+  EXPECT_EQ(output.top(0).logprob(), -0.5f);
+}
+
 TEST_F(FrontendTest, OnlyVisibleBytesAreShownAndNeverPartOfACharacter) {
   Ask();
   Token(0, 'a', 0);

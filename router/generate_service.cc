@@ -88,6 +88,9 @@ class UnaryCall final : public Call<grpc::ServerUnaryReactor> {
       v1::Choice& choice = ChoiceAt(part.delta().choice());
       choice.mutable_text()->append(part.delta().text());
       choice.mutable_token_ids()->MergeFrom(part.delta().token_ids());
+      choice.mutable_logprobs()->MergeFrom(part.delta().logprobs());
+    } else if (part.has_prompt_logprobs()) {
+      response_.mutable_prompt_logprobs()->MergeFrom(part.prompt_logprobs().logprobs());
     } else if (part.has_choice_end()) {
       ChoiceAt(part.choice_end().choice()).set_finish_reason(part.choice_end().finish_reason());
     } else {

@@ -25,6 +25,7 @@ struct RequestSpec {
   SamplingParams sampling;
   // Capped by the core to what the context of the serving workers leaves; 0: the core's default.
   StopParams stop;
+  LogprobParams logprobs;
   std::optional<Time> deadline;
   // When the client's call came in, before tokenizing; the start of every timing.
   Time arrived;
@@ -37,8 +38,9 @@ struct TokenEvent {
   uint32_t choice = 0;
   uint32_t position = 0;  // absolute: prompt length + index
   TokenId token = 0;
-  uint64_t visible_bytes = 0;     // never falls
-  Finish finish = Finish::kNone;  // set in the choice's last event
+  uint64_t visible_bytes = 0;                            // never falls
+  Finish finish = Finish::kNone;                         // set in the choice's last event
+  std::optional<TokenLogprobs> logprobs = std::nullopt;  // when asked for
 };
 
 // DESIGN section 12: time_to_first_token = queue + route + reserve_wait + prefill; handoff and
@@ -67,6 +69,9 @@ class RequestObserver {
   virtual ~RequestObserver() = default;
   // Once, before the first token: the request passed admission.
   virtual void OnAdmitted() = 0;
+  // Only when asked for: of the prompt's tokens but the first, in order, each once, all of them
+  // before the first token.
+  virtual void OnPromptLogprobs(std::vector<TokenLogprobs> /*logprobs*/) {}
   virtual void OnToken(const TokenEvent& event) = 0;
   // Exactly once, last. Not OK: a status with its details (status_details.h).
   virtual void OnFinished(const absl::Status& status, const RequestSummary& summary) = 0;

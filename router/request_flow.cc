@@ -1,8 +1,10 @@
 #include "router/request_flow.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "common/status_macros.h"
 #include "proto/mapping/decoder_state.h"
 #include "proto/mapping/ids.h"
 #include "proto/mapping/spans.h"
@@ -14,6 +16,9 @@ namespace baton::router {
 namespace {
 
 using worker::v1::WorkerEvent;
+
+// The observer knows the vocabulary.
+constexpr uint32_t kAnyToken = std::numeric_limits<int32_t>::max();
 
 router::Finish FinishOf(worker::v1::FinishReason reason) {
   if (reason == worker::v1::FINISH_REASON_STOP) return router::Finish::kStop;
@@ -38,6 +43,7 @@ bool Sends(bool source, WorkerEvent::EventCase event) {
       return source;
     case WorkerEvent::kToken:
       return !source;
+    case WorkerEvent::kPromptLogprobs:
     case WorkerEvent::kLost:
     case WorkerEvent::kFailed:
       return true;
@@ -103,6 +109,7 @@ worker::v1::SubmitRequest RequestFlow::MakeSubmit() const {
   state.attempt = attempt_id();
   state.sampling = spec_.sampling;
   state.stop = spec_.stop;
+  state.logprobs = spec_.logprobs;
   state.prompt = spec_.prompt;
   state.choices.resize(1);
   // The lowest priority has no credit, so that an age is never negative.
@@ -161,6 +168,8 @@ void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
       return OnToken(event.first_token().token(), from_source);
     case WorkerEvent::kToken:
       return OnToken(event.token(), from_source);
+    case WorkerEvent::kPromptLogprobs:
+      return OnPromptLogprobs(event.prompt_logprobs());
     case WorkerEvent::kHandedOff:
       return OnHandedOff(event.handed_off());
     case WorkerEvent::kNoRoom:
@@ -208,17 +217,53 @@ void RequestFlow::OnToken(const worker::v1::Token& token, bool from_source) {
     return;
   }
   const absl::StatusOr<bool> fresh = CheckToken(token);
-  if (!fresh.ok()) {
-    context_.metrics.token_mismatches.Increment();
-    context_.log.Error("worker contradicted what the client saw",
-                       {{"request", attempt_id().ToString()}, {"what", fresh.status().ToString()}});
-    return End(fresh.status());
-  }
+  if (!fresh.ok()) return EndContradicted(fresh.status());
   const FlowAction action = Step(event, absl::OkStatus());
   if (action != FlowAction::kDeliver && action != FlowAction::kFinish) return;
   attempt_.prompt.Release();
   if (*fresh) Deliver(token);
   if (action == FlowAction::kFinish) Finish(absl::OkStatus());
+}
+
+void RequestFlow::EndContradicted(const absl::Status& why) {
+  context_.metrics.token_mismatches.Increment();
+  context_.log.Error("worker contradicted what the client saw",
+                     {{"request", attempt_id().ToString()}, {"what", why.ToString()}});
+  End(why);
+}
+
+// Both workers of a split request send them, and every attempt does: what the client has already is
+// skipped.
+void RequestFlow::OnPromptLogprobs(const worker::v1::PromptLogprobs& event) {
+  if (ended()) return;
+  const uint64_t next = 1 + prompt_logprobs_;
+  const uint64_t end = uint64_t{event.position()} + static_cast<uint64_t>(event.logprobs_size());
+  if (event.position() < 1 || event.position() > next || end > 1 + PromptLogprobsWanted()) {
+    return EndContradicted(ProtocolError("prompt log probabilities at position " +
+                                         std::to_string(event.position()) +
+                                         " where the next are at " + std::to_string(next)));
+  }
+  if (end <= next) return;
+  std::vector<TokenLogprobs> fresh;
+  for (uint64_t at = next; at < end; ++at) {
+    absl::StatusOr<TokenLogprobs> one = proto::GetTokenLogprobs(
+        "prompt_logprobs", event.logprobs(static_cast<int>(at - event.position())), kAnyToken);
+    if (!one.ok()) return EndContradicted(ProtocolError(std::string(one.status().message())));
+    fresh.push_back(*std::move(one));
+  }
+  prompt_logprobs_ += fresh.size();
+  observer_->OnPromptLogprobs(std::move(fresh));
+}
+
+absl::Status RequestFlow::CheckLogprobs(const worker::v1::Token& token) const {
+  if (prompt_logprobs_ != PromptLogprobsWanted()) {
+    return ProtocolError("a token before the prompt's log probabilities");
+  }
+  if (token.has_logprobs() != spec_.logprobs.output.has_value()) {
+    return ProtocolError("log probabilities must come with a token exactly when asked for");
+  }
+  const auto logprobs = proto::GetTokenLogprobs("logprobs", token.logprobs(), kAnyToken);
+  return logprobs.ok() ? absl::OkStatus() : ProtocolError(std::string(logprobs.status().message()));
 }
 
 absl::StatusOr<bool> RequestFlow::CheckToken(const worker::v1::Token& token) const {
@@ -236,6 +281,7 @@ absl::StatusOr<bool> RequestFlow::CheckToken(const worker::v1::Token& token) con
   if (token.position() == next) {
     if (token.visible_bytes() < visible_bytes_) return ProtocolError("visible bytes fell");
     if (delivered_.size() >= spec_.stop.max_tokens) return ProtocolError("more than max_tokens");
+    BATON_RETURN_IF_ERROR(CheckLogprobs(token));
     return true;
   }
   // The client knows this position as one that did not end its choice.
@@ -269,6 +315,9 @@ void RequestFlow::Deliver(const worker::v1::Token& token) {
   event.token = token.token();
   event.visible_bytes = token.visible_bytes();
   event.finish = FinishOf(token.finish_reason());
+  if (token.has_logprobs()) {
+    event.logprobs = *proto::GetTokenLogprobs("logprobs", token.logprobs(), kAnyToken);
+  }
   observer_->OnToken(event);
   host_.TokenDelivered(*this);
 }

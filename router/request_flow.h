@@ -126,6 +126,7 @@ class RequestFlow {
 
   worker::v1::SubmitRequest MakeSubmit() const;
   void OnStarted(const worker::v1::Started& started);
+  void OnPromptLogprobs(const worker::v1::PromptLogprobs& event);
   void OnToken(const worker::v1::Token& token, bool from_source);
   void OnHandedOff(const worker::v1::HandedOff& handed_off);
   void OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::Status& status);
@@ -135,6 +136,12 @@ class RequestFlow {
   // Whether the position is new. Not OK: it contradicts what the client saw, or nobody is there to
   // go on.
   absl::StatusOr<bool> CheckToken(const worker::v1::Token& token) const;
+  // Whether everything that was asked for beside the token is there.
+  absl::Status CheckLogprobs(const worker::v1::Token& token) const;
+  void EndContradicted(const absl::Status& why);
+  size_t PromptLogprobsWanted() const {
+    return spec_.logprobs.prompt.has_value() ? spec_.prompt.size() - 1 : 0;
+  }
   void Deliver(const worker::v1::Token& token);
   void Retry(const absl::Status& why);
   // Tells every worker of the attempt to let go.
@@ -162,6 +169,7 @@ class RequestFlow {
   uint32_t failed_attempts_ = 0;  // lack of room is not one
   std::set<size_t> avoid_;
   std::vector<TokenId> delivered_;  // next_position = prompt length + size
+  size_t prompt_logprobs_ = 0;      // delivered, of prompt[1..]
   uint64_t visible_bytes_ = 0;
   Time last_token_;
   RequestSummary summary_;

@@ -28,6 +28,8 @@ const state::v1::AttemptId* AttemptOf(const WorkerEvent& event) {
       return &event.first_token().token().attempt();
     case WorkerEvent::kToken:
       return &event.token().attempt();
+    case WorkerEvent::kPromptLogprobs:
+      return &event.prompt_logprobs().attempt();
     case WorkerEvent::kHandedOff:
       return &event.handed_off().attempt();
     case WorkerEvent::kNoRoom:
@@ -204,6 +206,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
         spec.stop.max_tokens > 0 ? spec.stop.max_tokens : options_.default_max_tokens;
     spec.stop.max_tokens =
         std::min<uint32_t>(wanted, context - static_cast<uint32_t>(spec.prompt.size()));
+    BATON_RETURN_IF_ERROR(CheckAgainstPrompt(spec));
     PlacementRequest request;
     request.prompt_tokens = spec.prompt.size();
     request.max_tokens = spec.stop.max_tokens;
@@ -212,6 +215,22 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     if (placement.verdict == PlacementVerdict::kNoWorker) return NoWorker();
     BATON_RETURN_IF_ERROR(admission_.Room(spec.prompt.size()));
     return admission_.InTime(spec);
+  }
+
+  // Limits that depend on the prompt's length.
+  static absl::Status CheckAgainstPrompt(const RequestSpec& spec) {
+    if (spec.stop.min_tokens > spec.stop.max_tokens) {
+      return BadField("generation.stop.min_tokens", "is " + std::to_string(spec.stop.min_tokens) +
+                                                        "; max_tokens and the context leave " +
+                                                        std::to_string(spec.stop.max_tokens));
+    }
+    if (!spec.logprobs.prompt.has_value()) return absl::OkStatus();
+    const uint64_t entries = spec.prompt.size() * (uint64_t{*spec.logprobs.prompt} + 1);
+    if (entries <= kMaxPromptLogprobs) return absl::OkStatus();
+    return BadField("generation.logprobs.prompt",
+                    "asks for " + std::to_string(entries) + " log probabilities of " +
+                        std::to_string(spec.prompt.size()) + " tokens; at most " +
+                        std::to_string(kMaxPromptLogprobs));
   }
 
   static absl::Status NoWorker() {

@@ -25,6 +25,8 @@ struct Seen {
   int ends = 0;
   std::vector<TokenId> tokens;
   std::vector<uint32_t> positions;
+  std::vector<float> logprobs;         // of tokens that have one
+  std::vector<float> prompt_logprobs;  // checked: before the tokens
   absl::Status status;
   RequestSummary summary;
 };
@@ -33,8 +35,13 @@ class SeenObserver : public RequestObserver {
  public:
   explicit SeenObserver(Seen& seen) : seen_(seen) {}
   void OnAdmitted() override { ++seen_.admitted; }
+  void OnPromptLogprobs(std::vector<TokenLogprobs> logprobs) override {
+    EXPECT_TRUE(seen_.tokens.empty());
+    for (const TokenLogprobs& one : logprobs) seen_.prompt_logprobs.push_back(one.logprob);
+  }
   void OnToken(const TokenEvent& event) override {
     EXPECT_EQ(seen_.ends, 0);
+    if (event.logprobs.has_value()) seen_.logprobs.push_back(event.logprobs->logprob);
     seen_.tokens.push_back(event.token);
     seen_.positions.push_back(event.position);
   }
@@ -78,7 +85,7 @@ class RouterCoreTest : public testing::Test {
 
   uint64_t Ask(Seen& seen, size_t prompt_tokens = 20, uint32_t max_tokens = 8,
                std::optional<Duration> timeout = std::nullopt) {
-    RequestSpec spec;
+    RequestSpec spec = spec_;
     spec.prompt.assign(prompt_tokens, 5);
     spec.stop.max_tokens = max_tokens;
     spec.arrived = node_.Now();
@@ -100,6 +107,7 @@ class RouterCoreTest : public testing::Test {
   MetricsRegistry metrics_;
   Logger log_ = Logger::Silent();
   CoreOptions options_;
+  RequestSpec spec_;  // what Ask does not set
   std::map<std::string, std::unique_ptr<FakeWorker>> workers_;
   std::unique_ptr<RouterCore> core_;
 };

@@ -1,6 +1,7 @@
 #include "router/validation.h"
 
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -59,7 +60,70 @@ absl::Status CheckPriority(int priority) {
                                              std::to_string(kMaxPriority) + "]");
 }
 
-absl::StatusOr<SamplingParams> CheckSampling(const v1::SamplingOptions& in) {
+absl::Status CheckWithin(const std::string& path, float value, float least, float most) {
+  if (value >= least && value <= most) return absl::OkStatus();  // NaN is not
+  return BadField(
+      path, "is " + Number(value) + "; must be in [" + Number(least) + ", " + Number(most) + "]");
+}
+
+absl::Status CheckTokenId(const std::string& path, TokenId id, const ModelText& model) {
+  if (model.vocab().Contains(id)) return absl::OkStatus();
+  return BadField(path, "is " + std::to_string(id) + "; must be in [0, " +
+                            std::to_string(model.vocab().size()) + ")");
+}
+
+absl::Status CheckPenalties(const v1::SamplingOptions& in, SamplingParams& out) {
+  const std::string path = "generation.sampling.";
+  out.presence_penalty = in.presence_penalty();
+  BATON_RETURN_IF_ERROR(
+      CheckWithin(path + "presence_penalty", out.presence_penalty, -kMaxPenalty, kMaxPenalty));
+  out.frequency_penalty = in.frequency_penalty();
+  BATON_RETURN_IF_ERROR(
+      CheckWithin(path + "frequency_penalty", out.frequency_penalty, -kMaxPenalty, kMaxPenalty));
+  if (in.has_repetition_penalty()) out.repetition_penalty = in.repetition_penalty();
+  return CheckWithin(path + "repetition_penalty", out.repetition_penalty, kMinRepetitionPenalty,
+                     kMaxRepetitionPenalty);
+}
+
+absl::Status CheckLogitBias(const v1::SamplingOptions& in, const ModelText& model,
+                            SamplingParams& out) {
+  const std::string path = "generation.sampling.logit_bias";
+  if (static_cast<uint32_t>(in.logit_bias_size()) > kMaxLogitBiases) {
+    return BadField(path, "has " + std::to_string(in.logit_bias_size()) + " entries; at most " +
+                              std::to_string(kMaxLogitBiases));
+  }
+  std::set<TokenId> seen;
+  for (int i = 0; i < in.logit_bias_size(); ++i) {
+    const v1::LogitBias& bias = in.logit_bias(i);
+    const std::string entry = path + "[" + std::to_string(i) + "]";
+    BATON_RETURN_IF_ERROR(CheckTokenId(entry + ".token_id", bias.token_id(), model));
+    BATON_RETURN_IF_ERROR(CheckWithin(entry + ".bias", bias.bias(), -kMaxLogitBias, kMaxLogitBias));
+    if (!seen.insert(bias.token_id()).second) {
+      return BadField(entry + ".token_id",
+                      "is " + std::to_string(bias.token_id()) + " again; each id may come once");
+    }
+    out.logit_bias.push_back({bias.token_id(), bias.bias()});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<uint32_t>> CheckTop(const std::string& path, bool has, uint32_t top) {
+  if (!has) return std::optional<uint32_t>();
+  if (top <= kMaxTopLogprobs) return std::optional<uint32_t>(top);
+  return BadField(path,
+                  "is " + std::to_string(top) + "; at most " + std::to_string(kMaxTopLogprobs));
+}
+
+absl::StatusOr<LogprobParams> CheckLogprobs(const v1::LogprobOptions& in) {
+  LogprobParams out;
+  const std::string path = "generation.logprobs.";
+  BATON_ASSIGN_OR_RETURN(out.output, CheckTop(path + "output", in.has_output(), in.output()));
+  BATON_ASSIGN_OR_RETURN(out.prompt, CheckTop(path + "prompt", in.has_prompt(), in.prompt()));
+  return out;
+}
+
+absl::StatusOr<SamplingParams> CheckSampling(const v1::SamplingOptions& in,
+                                             const ModelText& model) {
   const std::string path = "generation.sampling.";
   SamplingParams out;
   if (in.has_temperature()) out.temperature = in.temperature();
@@ -76,6 +140,8 @@ absl::StatusOr<SamplingParams> CheckSampling(const v1::SamplingOptions& in) {
   BATON_RETURN_IF_ERROR(CheckRange(path + "top_p", out.top_p, false));
   if (in.has_min_p()) out.min_p = in.min_p();
   BATON_RETURN_IF_ERROR(CheckRange(path + "min_p", out.min_p, true));
+  BATON_RETURN_IF_ERROR(CheckPenalties(in, out));
+  BATON_RETURN_IF_ERROR(CheckLogitBias(in, model, out));
   return out;
 }
 
@@ -99,12 +165,6 @@ absl::Status CheckStopStrings(const v1::StopOptions& in, StopParams& out) {
   return absl::OkStatus();
 }
 
-absl::Status CheckTokenId(const std::string& path, TokenId id, const ModelText& model) {
-  if (model.vocab().Contains(id)) return absl::OkStatus();
-  return BadField(path, "is " + std::to_string(id) + "; must be in [0, " +
-                            std::to_string(model.vocab().size()) + ")");
-}
-
 absl::StatusOr<StopParams> CheckStop(const v1::StopOptions& in, const ModelText& model) {
   StopParams out;
   if (in.has_max_tokens()) {
@@ -113,7 +173,13 @@ absl::StatusOr<StopParams> CheckStop(const v1::StopOptions& in, const ModelText&
                       "is " + std::to_string(in.max_tokens()) + "; must be at least 1");
     }
     out.max_tokens = static_cast<uint32_t>(in.max_tokens());
+    if (in.min_tokens() > out.max_tokens) {
+      return BadField("generation.stop.min_tokens", "is " + std::to_string(in.min_tokens()) +
+                                                        "; must be at most max_tokens of " +
+                                                        std::to_string(in.max_tokens()));
+    }
   }
+  out.min_tokens = in.min_tokens();
   BATON_RETURN_IF_ERROR(CheckStopStrings(in, out));
   const std::string path = "generation.stop.stop_token_ids";
   if (static_cast<size_t>(in.stop_token_ids_size()) > kMaxStopTokenIds) {
@@ -126,6 +192,7 @@ absl::StatusOr<StopParams> CheckStop(const v1::StopOptions& in, const ModelText&
   }
   out.stop_token_ids.assign(in.stop_token_ids().begin(), in.stop_token_ids().end());
   out.ignore_eos = in.ignore_eos();
+  out.include_stop = in.include_stop();
   return out;
 }
 
@@ -226,9 +293,10 @@ absl::StatusOr<ValidGeneration> Validate(const v1::Generation& generation, const
   out.request_id = generation.request_id();
   out.tenant = generation.tenant();
   out.priority = generation.priority();
-  BATON_ASSIGN_OR_RETURN(out.sampling, CheckSampling(generation.sampling()));
+  BATON_ASSIGN_OR_RETURN(out.sampling, CheckSampling(generation.sampling(), model));
   if (generation.sampling().has_seed()) out.seed = generation.sampling().seed();
   BATON_ASSIGN_OR_RETURN(out.stop, CheckStop(generation.stop(), model));
+  BATON_ASSIGN_OR_RETURN(out.logprobs, CheckLogprobs(generation.logprobs()));
   BATON_ASSIGN_OR_RETURN(out.input, ValidateInput(generation, "generation.", model, limits));
   return out;
 }

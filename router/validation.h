@@ -23,6 +23,7 @@ struct ValidGeneration {
   SamplingParams sampling;
   std::optional<uint64_t> seed;  // absent: the router draws one
   StopParams stop;               // max_tokens 0: not given
+  LogprobParams logprobs;
   std::string request_id;
   std::string tenant;
   int priority = 0;

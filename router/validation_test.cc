@@ -82,6 +82,79 @@ TEST_F(ValidationTest, EverythingGivenArrives) {
   EXPECT_EQ(valid->request_id, "abc 1");
 }
 
+TEST_F(ValidationTest, PenaltiesBiasMinTokensAndLogprobsArrive) {
+  auto& sampling = *generation_.mutable_sampling();
+  sampling.set_presence_penalty(-2);
+  sampling.set_frequency_penalty(2);
+  sampling.set_repetition_penalty(0.01f);
+  sampling.add_logit_bias()->set_token_id(3);
+  sampling.mutable_logit_bias(0)->set_bias(-100);
+  generation_.mutable_stop()->set_min_tokens(9);
+  generation_.mutable_stop()->set_include_stop(true);
+  generation_.mutable_logprobs()->set_output(0);
+  generation_.mutable_logprobs()->set_prompt(20);
+  const auto valid = Check();
+  ASSERT_TRUE(valid.ok()) << valid.status();
+  EXPECT_EQ(valid->sampling.presence_penalty, -2);
+  EXPECT_EQ(valid->sampling.frequency_penalty, 2);
+  EXPECT_EQ(valid->sampling.repetition_penalty, 0.01f);
+  EXPECT_EQ(valid->sampling.logit_bias, std::vector<LogitBias>({{3, -100}}));
+  EXPECT_EQ(valid->stop.min_tokens, 9u);
+  EXPECT_TRUE(valid->stop.include_stop);
+  EXPECT_EQ(valid->logprobs, (LogprobParams{0, 20}));
+}
+
+TEST_F(ValidationTest, PenaltiesOutOfRangeAreRefusedByPath) {
+  const auto bad = absl::StatusCode::kInvalidArgument;
+  auto& sampling = *generation_.mutable_sampling();
+  for (const float value : {NAN, INFINITY, -INFINITY, 2.001f, -2.001f}) {
+    sampling.set_presence_penalty(value);
+    ExpectRefused(bad, "generation.sampling.presence_penalty");
+    sampling.clear_presence_penalty();
+    sampling.set_frequency_penalty(value);
+    ExpectRefused(bad, "generation.sampling.frequency_penalty");
+    sampling.clear_frequency_penalty();
+  }
+  for (const float value : {NAN, INFINITY, 0.0f, -1.0f, 100.1f}) {
+    sampling.set_repetition_penalty(value);
+    ExpectRefused(bad, "generation.sampling.repetition_penalty");
+  }
+}
+
+TEST_F(ValidationTest, ABiasOutOfRangeIsRefusedByItsPlace) {
+  const auto bad = absl::StatusCode::kInvalidArgument;
+  auto& sampling = *generation_.mutable_sampling();
+  sampling.add_logit_bias()->set_token_id(7);
+  auto& bias = *sampling.add_logit_bias();
+  for (const int32_t id : {-1, model_->vocab().size(), 1 << 30}) {
+    bias.set_token_id(id);
+    ExpectRefused(bad, "generation.sampling.logit_bias[1].token_id");
+  }
+  bias.set_token_id(7);
+  ExpectRefused(bad, "generation.sampling.logit_bias[1].token_id");  // twice
+  bias.set_token_id(8);
+  for (const float value : {NAN, INFINITY, -100.1f, 100.1f}) {
+    bias.set_bias(value);
+    ExpectRefused(bad, "generation.sampling.logit_bias[1].bias");
+  }
+  for (int i = 0; i < 1023; ++i) sampling.add_logit_bias();
+  ExpectRefused(bad, "generation.sampling.logit_bias");
+}
+
+TEST_F(ValidationTest, MinTokensAboveMaxTokensAndTooManyLogprobsAreRefused) {
+  const auto bad = absl::StatusCode::kInvalidArgument;
+  generation_.mutable_stop()->set_min_tokens(9);
+  EXPECT_TRUE(Check().ok());  // looked at again when max_tokens is known
+  generation_.mutable_stop()->set_max_tokens(8);
+  ExpectRefused(bad, "generation.stop.min_tokens");
+  generation_.clear_stop();
+  generation_.mutable_logprobs()->set_output(21);
+  ExpectRefused(bad, "generation.logprobs.output");
+  generation_.mutable_logprobs()->set_output(20);
+  generation_.mutable_logprobs()->set_prompt(21);
+  ExpectRefused(bad, "generation.logprobs.prompt");
+}
+
 TEST_F(ValidationTest, PriorityAndTenantAreTakenWithinTheirLimits) {
   EXPECT_EQ(Check()->priority, 0);
   EXPECT_EQ(Check()->tenant, "");

@@ -50,8 +50,8 @@ TEST(LogitEditsTest, BiasComesFirst) {
   editor.Accept(3);
   const auto edits = editor.Edits({});
   ASSERT_EQ(edits.size(), 2u);
-  EXPECT_EQ(Edited(2, edits[0]), -4);     // (2 - 4) * 2
-  EXPECT_EQ(Edited(-2, edits[1]), 0);     // (-2 + 4) / 2 - 1
+  EXPECT_EQ(Edited(2, edits[0]), -4);  // (2 - 4) * 2
+  EXPECT_EQ(Edited(-2, edits[1]), 0);  // (-2 + 4) / 2 - 1
 }
 
 TEST(LogitEditsTest, ForbiddenIdsComeOnceAndWin) {

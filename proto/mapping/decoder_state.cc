@@ -68,8 +68,8 @@ absl::Status GetLogitBias(const state::v1::SamplingParams& from, uint32_t vocab_
   BATON_RETURN_IF_ERROR(CheckCount("sampling.logit_bias", from.logit_bias_size(), kMaxLogitBiases));
   std::set<TokenId> seen;
   for (const state::v1::LogitBias& bias : from.logit_bias()) {
-    BATON_RETURN_IF_ERROR(CheckTokens(
-        "sampling.logit_bias", std::initializer_list<int32_t>{bias.token_id()}, vocab_size));
+    BATON_RETURN_IF_ERROR(CheckTokens("sampling.logit_bias",
+                                      std::initializer_list<int32_t>{bias.token_id()}, vocab_size));
     BATON_RETURN_IF_ERROR(
         CheckWithin("sampling.logit_bias", bias.bias(), -kMaxLogitBias, kMaxLogitBias));
     if (!seen.insert(bias.token_id()).second) {

@@ -134,9 +134,7 @@ TEST(DecoderStateMapping, RefusesWhatIsOutOfRangeAndNamesTheField) {
       {"choices.logprobs", [](State& s) { s.mutable_choices(0)->clear_logprobs(); }},
       {"choices.logprobs", [](State& s) { s.mutable_logprobs()->clear_output(); }},
       {"choices.logprobs",
-       [](State& s) {
-         s.mutable_choices(0)->mutable_logprobs(0)->set_top_token_ids(0, 100);
-       }},
+       [](State& s) { s.mutable_choices(0)->mutable_logprobs(0)->set_top_token_ids(0, 100); }},
       {"choices.logprobs",
        [](State& s) { s.mutable_choices(0)->mutable_logprobs(0)->add_top_logprobs(0); }},
       {"prompt_logprobs", [](State& s) { s.mutable_prompt_logprobs()->RemoveLast(); }},
