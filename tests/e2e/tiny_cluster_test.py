@@ -60,6 +60,23 @@ class SplitCluster(unittest.TestCase):
         self.refused(bad, *hi, "--top-k", "-1", field="generation.sampling.top_k")
         for min_p in ("-0.1", "1.1", "nan"):
             self.refused(bad, *hi, "--min-p", min_p, field="generation.sampling.min_p")
+        for flag in ("presence", "frequency"):
+            for penalty in ("2.1", "-2.1", "nan"):
+                self.refused(bad, *hi, f"--{flag}-penalty", penalty,
+                             field=f"generation.sampling.{flag}_penalty: is")
+        for penalty in ("0", "-1", "101", "nan"):
+            self.refused(bad, *hi, "--repetition-penalty", penalty,
+                         field="generation.sampling.repetition_penalty: is")
+        self.refused(bad, *hi, "--logit-bias", "99999999=1", field="logit_bias[0].token_id: is 99999999")
+        self.refused(bad, *hi, "--logit-bias", "-1=1", field="logit_bias[0].token_id: is -1")
+        self.refused(bad, *hi, "--logit-bias", "3=1,3=1", field="logit_bias[1].token_id: is 3 again")
+        for bias in ("101", "-101", "nan"):
+            self.refused(bad, *hi, "--logit-bias", "3=" + bias, field="logit_bias[0].bias: is")
+        self.refused(bad, *hi, "--max-tokens", "4", "--min-tokens", "5",
+                     field="generation.stop.min_tokens: is 5; must be at most max_tokens of 4")
+        self.refused(bad, *hi, "--min-tokens", "4000000000", field="generation.stop.min_tokens: is")
+        for flag, field in (("--logprobs", "output"), ("--prompt-logprobs", "prompt")):
+            self.refused(bad, *hi, flag, "21", field=f"generation.logprobs.{field}: is 21; at most 20")
         self.refused("NOT_FOUND", *hi, "--model", "gpt-9", field="generation.model",
                      reason="UNKNOWN_MODEL")
         self.refused(bad, "--prompt", b"\xff\xfe", field="segments[0].text: is not valid UTF-8")

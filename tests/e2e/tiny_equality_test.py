@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Split equals unified on the tiny model: the full product of prompt lengths around every block border,
-greedy and seeded, chunk sizes, alone and in a crowd, over the transports between processes. One
+"""Split equals unified on the tiny model, by token and log probability: the full product of prompt lengths
+around every block border, greedy, seeded and mixed fields, chunk sizes, alone and in a crowd, over the transports between processes. One
 decode worker alone gives the expected tokens. (in_process: tests/equality.)"""
 import concurrent.futures
 import random
@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 from cluster import Cluster, main, tiny_model
+from mixed_sampling import differences, mixed_flags
 
 SEED = 20240613
 BLOCK = 16
@@ -23,8 +24,10 @@ def requests():
     out = []
     for length in LENGTHS:
         tokens = ",".join(str(numbers.randrange(VOCAB)) for _ in range(length))
-        base = ["--prompt-tokens", tokens, "--max-tokens", "6", "--ignore-eos"]
+        plain = ["--prompt-tokens", tokens, "--max-tokens", "6"]
+        base = plain + ["--ignore-eos"]
         out.append(base)
+        out.append(plain + mixed_flags(numbers, VOCAB))
         out.append(base + ["--temperature", "0.8", "--top-p", "0.95", "--seed", str(numbers.getrandbits(32))])
     return out
 
@@ -64,7 +67,7 @@ class SplitEqualsUnified(unittest.TestCase):
                         self.assertIsInstance(expected, dict)
                         self.assertIsInstance(answer, dict)
                         self.assertEqual(answer["token_ids"], expected["token_ids"])
-                        self.assertEqual(answer["text"], expected["text"])
+                        self.assertEqual(differences(answer, expected), [])
                         self.assertNotEqual(answer["workers"]["prefill"], "")
             split.assert_idle()
 

@@ -1,6 +1,6 @@
-// Split equals unified, token by token, on a real (tiny) model with the cpu backend: the full
-// product of prompt lengths around block borders, greedy and seeded, chunk sizes, alone and in a
-// crowd. Transport: in_process.
+// Split equals unified, token by token and log probability by log probability, on a real (tiny)
+// model with the cpu backend: the full product of prompt lengths around block borders, ways to
+// sample, chunk sizes, alone and in a crowd. Transport: in_process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,13 +40,38 @@ constexpr uint32_t kExpectedStepTokens = 64;
 
 enum class Topology { kUnified, kSplit };
 
+// kMixed: any of the fields that act on logits or ends, and log probabilities.
+enum class Sampling { kGreedy, kSeeded, kMixed };
+
+// Everything a client may see of one request, log probabilities as they travel: bit by bit.
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::vector<std::string> logprobs;  // of tokens; "" when not asked for
+  std::vector<std::string> prompt_logprobs;
+  std::vector<uint64_t> visible_bytes;
+  v1::FinishReason finish = v1::FINISH_REASON_UNSPECIFIED;
+  bool operator==(const Answer&) const = default;
+
+  void Add(const v1::Token& token) {
+    tokens.push_back(token.token());
+    logprobs.push_back(token.has_logprobs() ? token.logprobs().SerializeAsString() : "");
+    visible_bytes.push_back(token.visible_bytes());
+    finish = token.finish_reason();
+  }
+  void Add(const v1::PromptLogprobs& part) {
+    EXPECT_EQ(part.position(), 1 + prompt_logprobs.size());
+    for (const auto& one : part.logprobs()) prompt_logprobs.push_back(one.SerializeAsString());
+  }
+};
+
 // A request and what a cluster must answer.
 struct Case {
   DecoderState state;
-  std::vector<TokenId> expected;
+  Sampling sampling = Sampling::kGreedy;
+  Answer expected;
   std::string name() const {
-    return std::to_string(state.prompt.size()) + " tokens, " +
-           (state.sampling.temperature > 0 ? "seeded" : "greedy");
+    static constexpr const char* kNames[] = {"greedy", "seeded", "mixed"};
+    return std::to_string(state.prompt.size()) + " tokens, " + kNames[static_cast<int>(sampling)];
   }
 };
 
@@ -109,21 +134,30 @@ class Cluster {
     world_.RunFor(std::chrono::milliseconds(1));  // what was said last arrives
   }
 
-  std::vector<TokenId> TokensOf(const Case& c) const {
-    return to_decode_->TokensOf(c.state.attempt);
+  Answer AnswerOf(const Case& c) const {
+    Answer answer;
+    for (const v1::WorkerEvent& event : to_decode_->EventsOf(c.state.attempt)) {
+      if (event.has_token()) answer.Add(event.token());
+      if (event.has_prompt_logprobs()) answer.Add(event.prompt_logprobs());
+    }
+    return answer;
   }
   bool Finished(const Case& c) const { return to_decode_->Finished(c.state.attempt); }
 
-  // Whether the KV cache crossed: first token and hand-over at the source, every token at the sink.
+  // Whether the KV cache crossed: the prompt's log probabilities, the first token and the hand-over
+  // at the source, every token at the sink.
   void ExpectCrossed(const Case& c) const {
     if (!to_prefill_) return;
     const std::vector<v1::WorkerEvent> source = to_prefill_->EventsOf(c.state.attempt);
-    ASSERT_EQ(source.size(), 3u);
+    ASSERT_GE(source.size(), 3u);
     ASSERT_TRUE(source[0].has_started());
-    ASSERT_TRUE(source[1].has_first_token());
-    EXPECT_EQ(source[1].first_token().token().token(), c.expected[0]);
-    ASSERT_TRUE(source[2].has_handed_off());
-    EXPECT_GT(source[2].handed_off().bytes(), 0u);
+    Answer answer;
+    for (size_t i = 1; i + 2 < source.size(); ++i) answer.Add(source[i].prompt_logprobs());
+    EXPECT_EQ(answer.prompt_logprobs, c.expected.prompt_logprobs);
+    answer.Add(source[source.size() - 2].first_token().token());
+    EXPECT_EQ(answer.tokens[0], c.expected.tokens[0]);
+    EXPECT_EQ(answer.logprobs[0], c.expected.logprobs[0]);
+    EXPECT_GT(source.back().handed_off().bytes(), 0u);
   }
   void ExpectAllFree() const {
     for (const RigWorker* worker : {decode_.get(), prefill_.get()}) {
@@ -157,20 +191,47 @@ std::vector<uint32_t> PromptLengths() {
   return lengths;
 }
 
-Case MakeCase(uint32_t length, bool seeded, std::mt19937_64& random) {
+// Some of the fields each, so that every one meets every other.
+void Mix(DecoderState& state, std::mt19937_64& random) {
+  const auto one_in = [&random](uint64_t n) { return random() % n == 0; };
+  const auto number = [&random](float least, float most) {
+    return least + (most - least) * static_cast<float>(random() % 1000) / 1000;
+  };
+  if (one_in(2)) state.sampling.presence_penalty = number(-2, 2);
+  if (one_in(2)) state.sampling.frequency_penalty = number(-2, 2);
+  if (one_in(2)) state.sampling.repetition_penalty = number(0.5f, 2);
+  for (TokenId id = 0; one_in(2); id += 1 + static_cast<TokenId>(random() % 50)) {
+    state.sampling.logit_bias.push_back({id, number(-10, 10)});
+  }
+  if (one_in(2)) state.sampling.temperature = 0;
+  if (one_in(2)) state.logprobs.output = static_cast<uint32_t>(random() % 21);
+  if (one_in(2)) state.logprobs.prompt = static_cast<uint32_t>(random() % 21);
+  state.stop.ignore_eos = one_in(2);
+  state.stop.include_stop = one_in(2);
+  state.stop.min_tokens = 2;  // the first token is not the last: there is a hand-over
+  for (int i = 0; i < 20; ++i) {
+    const auto id = static_cast<TokenId>(random() % model::TinyVocabSize());
+    if (one_in(2)) state.stop.stop_token_ids.push_back(id);
+  }
+  if (one_in(2)) state.stop.stop_strings = {"e", "th"};
+}
+
+Case MakeCase(uint32_t length, Sampling sampling, std::mt19937_64& random) {
   Case c;
+  c.sampling = sampling;
   for (uint32_t i = 0; i < length; ++i) {
     c.state.prompt.push_back(static_cast<TokenId>(random() % model::TinyVocabSize()));
   }
   c.state.stop.max_tokens = 4 + static_cast<uint32_t>(random() % 8);
   c.state.stop.ignore_eos = true;
   c.state.choices.resize(1);
-  if (!seeded) return c;
+  if (sampling == Sampling::kGreedy) return c;
   c.state.sampling.temperature = 0.9f;
   c.state.sampling.top_k = 50;
   c.state.sampling.top_p = 0.95f;
   c.state.sampling.min_p = 0.01f;
   c.state.sampling.seed = random();
+  if (sampling == Sampling::kMixed) Mix(c.state, random);
   return c;
 }
 
@@ -182,14 +243,17 @@ class TinyProductTest : public testing::Test {
     cases_ = new std::vector<Case>;
     std::mt19937_64 random(kSeed);
     for (const uint32_t length : PromptLengths()) {
-      for (const bool seeded : {false, true}) cases_->push_back(MakeCase(length, seeded, random));
+      for (const Sampling sampling : {Sampling::kGreedy, Sampling::kSeeded, Sampling::kMixed}) {
+        cases_->push_back(MakeCase(length, sampling, random));
+      }
     }
     Cluster unified(*tiny_, Topology::kUnified, kExpectedStepTokens);
     for (Case& c : *cases_) {
       std::vector<Case> alone = {c};
       unified.Run(alone);
-      c.expected = unified.TokensOf(alone[0]);
-      BATON_CHECK(c.expected.size() == c.state.stop.max_tokens);
+      c.expected = unified.AnswerOf(alone[0]);
+      BATON_CHECK(c.sampling == Sampling::kMixed ||
+                  c.expected.tokens.size() == c.state.stop.max_tokens);
     }
   }
   static void TearDownTestSuite() {
@@ -224,7 +288,9 @@ class TinyProductTest : public testing::Test {
                      std::to_string(i) + ": " + (*cases_)[i].name());
         ASSERT_NO_FATAL_FAILURE(cluster.Run(together));
         for (const Case& c : together) {
-          ASSERT_EQ(cluster.TokensOf(c), c.expected) << c.name();
+          const Answer answer = cluster.AnswerOf(c);
+          ASSERT_EQ(answer.tokens, c.expected.tokens) << c.name();
+          ASSERT_TRUE(answer == c.expected) << c.name() << ": the tokens alone are equal";
           ASSERT_TRUE(cluster.Finished(c)) << c.name();
           ASSERT_NO_FATAL_FAILURE(cluster.ExpectCrossed(c)) << c.name();
           ++comparisons;
@@ -246,11 +312,29 @@ std::vector<Case>* TinyProductTest::cases_ = nullptr;
 TEST_F(TinyProductTest, ExpectedAnswersDependOnThePromptAndTheSeed) {
   std::vector<std::vector<TokenId>> starts;
   for (const Case& c : *cases_) {
-    starts.emplace_back(c.expected.begin(), c.expected.begin() + 4);
+    if (c.sampling == Sampling::kMixed) continue;
+    starts.emplace_back(c.expected.tokens.begin(), c.expected.tokens.begin() + 4);
   }
+  const size_t all = starts.size();
   std::sort(starts.begin(), starts.end());
   const auto distinct = std::unique(starts.begin(), starts.end()) - starts.begin();
-  EXPECT_EQ(static_cast<size_t>(distinct), cases_->size());
+  EXPECT_EQ(static_cast<size_t>(distinct), all);
+}
+
+TEST_F(TinyProductTest, MixedCasesAreMixed) {
+  size_t ended_by_a_stop = 0, with_logprobs = 0, with_prompt_logprobs = 0;
+  for (const Case& c : *cases_) {
+    ended_by_a_stop += c.expected.finish == v1::FINISH_REASON_STOP ? 1 : 0;
+    with_logprobs += c.expected.logprobs[0].empty() ? 0 : 1;
+    with_prompt_logprobs += c.expected.prompt_logprobs.empty() ? 0 : 1;
+    if (c.state.logprobs.prompt.has_value()) {
+      EXPECT_EQ(c.expected.prompt_logprobs.size(), c.state.prompt.size() - 1);
+    }
+    EXPECT_GE(c.expected.tokens.size(), 2u);
+  }
+  EXPECT_GE(ended_by_a_stop, 2u);
+  EXPECT_GE(with_logprobs, 5u);
+  EXPECT_GE(with_prompt_logprobs, 5u);
 }
 
 TEST_F(TinyProductTest, SplitAlone) { ExpectSameTokens(Topology::kSplit, 0); }

@@ -1,0 +1,45 @@
+"""Random mixtures of every field that acts on logits, ends or log probabilities, as flags of
+`baton generate`, and what must be equal in two answers to one request."""
+
+# All that a request decides; timings and workers may differ. Missing: not asked for.
+FIELDS = ("token_ids", "text", "finish_reason", "prompt_token_ids", "logprobs", "prompt_logprobs", "usage")
+
+
+def mixed_flags(numbers, vocab):
+    """Some of the fields each, so that every one meets every other. `numbers`: random.Random."""
+    def one_in(n):
+        return numbers.randrange(n) == 0
+
+    flags = []
+    if one_in(2):
+        flags += ["--temperature", f"{numbers.uniform(0.2, 1.5):.3f}", "--seed", str(numbers.getrandbits(32))]
+        if one_in(2):
+            flags += ["--top-k", str(numbers.randint(1, 100))]
+        if one_in(2):
+            flags += ["--top-p", f"{numbers.uniform(0.3, 1):.3f}"]
+        if one_in(2):
+            flags += ["--min-p", f"{numbers.uniform(0, 0.2):.3f}"]
+    for name, least, most in (("presence", -2, 2), ("frequency", -2, 2), ("repetition", 0.5, 2)):
+        if one_in(2):
+            flags += [f"--{name}-penalty", f"{numbers.uniform(least, most):.3f}"]
+    if one_in(2):
+        ids = numbers.sample(range(vocab), numbers.randint(1, 40))
+        flags += ["--logit-bias", ",".join(f"{i}={numbers.uniform(-20, 20):.2f}" for i in ids)]
+    if one_in(2):
+        flags += ["--logprobs", str(numbers.randint(0, 20))]
+    if one_in(2):
+        flags += ["--prompt-logprobs", str(numbers.randint(0, 20))]
+    if one_in(2):
+        flags += ["--ignore-eos"]
+    if one_in(2):
+        flags += ["--include-stop"]
+    if one_in(2):
+        flags += ["--stop", numbers.choice(["e", "\n", " the", "."])]
+    for _ in range(numbers.randint(0, 3)):
+        flags += ["--stop-id", str(numbers.randrange(vocab))]
+    return flags + ["--min-tokens", "2"]  # the first token is not the last: there is a hand-over
+
+
+def differences(answer, expected):
+    """The names of the fields that differ."""
+    return [name for name in FIELDS if answer.get(name) != expected.get(name)]
