@@ -163,7 +163,8 @@ TEST(EngineTest, PenaltiesBiasAndMinTokensReachTheModelWithTheWholeHistory) {
   half.choices[0].tokens.assign(expected.begin(), expected.begin() + 9);
   const SequenceId taken_over = f.MustAdd(half);
   DecoderState plain = state;
-  plain.sampling = SamplingParams{.seed = state.sampling.seed};
+  plain.sampling = SamplingParams();
+  plain.sampling.seed = state.sampling.seed;
   const SequenceId other = f.MustAdd(plain);
   f.Run();
   EXPECT_EQ(f.seen[id].ids(), expected);

@@ -9,6 +9,9 @@
 namespace baton::worker {
 namespace {
 
+// One event has at most some 5 MB (kMaxPromptLogprobs), a message at most 16 MiB.
+constexpr size_t kSendBytes = size_t{4} << 20;
+
 // Speeds change with every step; they travel with the other numbers and with heartbeats.
 bool SameCounts(const v1::WorkerLoad& a, const v1::WorkerLoad& b) {
   if (a.free_blocks_size() != b.free_blocks_size()) return false;
@@ -44,7 +47,13 @@ class RouterSessions::Session : public RouterStream::Listener {
 
   void OnClosed(absl::Status status) override { owner_.End(*this, status, v1::CAUSE_PEER_LOST); }
 
-  void Emit(v1::WorkerEvent event) { *outgoing_.add_events() = std::move(event); }
+  // Everything waits for the end of the step, but for prompts' log probabilities that would make a
+  // message too large to be received.
+  void Emit(v1::WorkerEvent event) {
+    outgoing_bytes_ += event.ByteSizeLong();
+    *outgoing_.add_events() = std::move(event);
+    if (outgoing_bytes_ > kSendBytes) SendOutgoing();
+  }
 
   // A heartbeat carries the load in any case.
   void Send(v1::WorkerLoad load, bool heartbeat) {
@@ -53,11 +62,15 @@ class RouterSessions::Session : public RouterStream::Listener {
       last_load_ = load;
       *outgoing_.add_events()->mutable_load() = std::move(load);
     }
-    if (outgoing_.events_size() == 0) return;
-    stream_->Send(std::exchange(outgoing_, {}));
+    if (outgoing_.events_size() > 0) SendOutgoing();
   }
 
  private:
+  void SendOutgoing() {
+    outgoing_bytes_ = 0;
+    stream_->Send(std::exchange(outgoing_, {}));
+  }
+
   absl::Status Take(const v1::SessionRequest& message) {
     if (message.has_hello()) return TakeHello(message.hello());
     if (!is_open()) return absl::FailedPreconditionError("the first message must be a hello");
@@ -132,6 +145,7 @@ class RouterSessions::Session : public RouterStream::Listener {
   uint64_t number_ = 0;
   uint64_t last_submit_ = 0;
   v1::SessionResponse outgoing_;
+  size_t outgoing_bytes_ = 0;  // of events since the last message
   v1::WorkerLoad last_load_;
   Time last_heard_{};
   bool silence_armed_ = false;
