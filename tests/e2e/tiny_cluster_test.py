@@ -127,6 +127,46 @@ class SplitCluster(unittest.TestCase):
                   for s in range(3)}
         self.assertEqual(len(others), 3)
 
+    def test_bias_and_penalties_act_and_min_tokens_hold_back_a_stop_id(self):
+        flags = ("--prompt", "a b c", "--max-tokens", "8", "--ignore-eos")
+        forced = self.cluster.generate(*flags, "--logit-bias", "7=100")
+        self.assertEqual(forced["token_ids"], [7] * 8)
+        banned = self.cluster.generate(*flags, "--logit-bias", "7=100", "--stop-id", "7", "--min-tokens", "5")
+        self.assertEqual(len(banned["token_ids"]), 6)
+        self.assertNotIn(7, banned["token_ids"][:5])
+        self.assertEqual((banned["token_ids"][5], banned["finish_reason"]), (7, "stop"))
+        for penalty in ("--presence-penalty", "--frequency-penalty"):
+            self.assertEqual(self.cluster.generate(*flags, "--logit-bias", "7=100", penalty, "2")["token_ids"],
+                             [7] * 8)  # 100 is more than 8 x 2
+        repeated = self.cluster.generate(*flags, "--logit-bias", "7=100", "--repetition-penalty", "100")
+        self.assertEqual(repeated["token_ids"][0], 7)
+        self.assertNotEqual(repeated["token_ids"], [7] * 8)
+
+    def test_include_stop_keeps_the_stop_string(self):
+        flags = ("--prompt", "a b c", "--max-tokens", "40", "--ignore-eos")
+        text = self.cluster.generate(*flags)["text"]
+        stop = next(c for c in text if c.isascii() and c.isprintable())
+        kept = self.cluster.generate(*flags, "--stop", stop, "--include-stop")
+        self.assertEqual(kept["text"], text[:text.index(stop) + 1])
+
+    def test_log_probabilities_come_when_asked_for(self):
+        flags = ("--prompt", "a b c d e f", "--max-tokens", "5", "--ignore-eos")
+        plain = self.cluster.generate(*flags)
+        self.assertNotIn("logprobs", plain)
+        self.assertNotIn("prompt_logprobs", plain)
+        answer = self.cluster.generate(*flags, "--logprobs", "3", "--prompt-logprobs", "0")
+        self.assertEqual(answer["token_ids"], plain["token_ids"])
+        self.assertNotEqual(answer["workers"]["prefill"], "")
+        self.assertEqual([one["token_id"] for one in answer["logprobs"]], answer["token_ids"])
+        for one in answer["logprobs"]:  # greedy: the likeliest
+            self.assertEqual(len(one["top"]), 3)
+            self.assertEqual(one["top"][0], [one["token_id"], one["logprob"]])
+            self.assertEqual(sorted(one["top"], key=lambda t: -t[1]), one["top"])
+            self.assertLess(one["logprob"], 0)
+        prompt = answer["prompt_logprobs"]
+        self.assertEqual([one["token_id"] for one in prompt], answer["prompt_token_ids"][1:])
+        self.assertEqual({len(one["top"]) for one in prompt}, {0})
+
     def test_a_stop_string_ends_the_answer_and_is_never_shown(self):
         whole = self.cluster.generate("--prompt", "a b c", "--max-tokens", "40", "--ignore-eos")
         text = whole["text"]

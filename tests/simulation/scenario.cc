@@ -50,6 +50,20 @@ std::vector<TokenId> MakePrompt(Random& random) {
   return prompt;
 }
 
+// What changes logits, ends and answers, by the bits of the request's own seed.
+void AddSamplingFields(DecoderState& state) {
+  const uint64_t bits = state.sampling.seed >> 32;
+  const auto bit = [bits](int i) { return ((bits >> i) & 1) != 0; };
+  if (bit(0)) state.sampling.presence_penalty = 0.5f;
+  if (bit(1)) state.sampling.frequency_penalty = -0.25f;
+  if (bit(2)) state.sampling.repetition_penalty = 1.5f;
+  if (bit(3)) state.sampling.logit_bias = {{7, 2}, {256, -1}};
+  if (bit(4)) state.stop.min_tokens = std::min(5u, state.stop.max_tokens);
+  if (bit(5)) state.stop.include_stop = true;
+  if (bit(6)) state.logprobs.output = static_cast<uint32_t>(bits >> 16) % 4;
+  if (bit(7)) state.logprobs.prompt = static_cast<uint32_t>(bits >> 18) % 4;
+}
+
 PlannedRequest MakeRequest(Random& random, size_t routers) {
   PlannedRequest request;
   request.router = random.Below(routers);
@@ -68,6 +82,7 @@ PlannedRequest MakeRequest(Random& random, size_t routers) {
   if (random.Below(4) == 0) {
     state.stop.stop_strings.push_back(std::string(1, static_cast<char>('a' + random.Below(26))));
   }
+  AddSamplingFields(state);
   if (random.Below(4) == 0) request.cancel_after = microseconds(random.Below(250'000));
   if (random.Below(5) == 0) request.deadline_after = microseconds(1 + random.Below(300'000));
   return request;

@@ -16,6 +16,9 @@ class SimClient::Observer : public router::RequestObserver {
  public:
   explicit Observer(SimClient& client) : client_(client) {}
   void OnAdmitted() override { client_.OnAdmitted(); }
+  void OnPromptLogprobs(std::vector<TokenLogprobs> logprobs) override {
+    client_.OnPromptLogprobs(logprobs);
+  }
   void OnToken(const router::TokenEvent& event) override { client_.OnToken(event); }
   void OnFinished(const absl::Status& status, const router::RequestSummary&) override {
     client_.OnFinished(status);
@@ -49,6 +52,7 @@ void SimClient::Send() {
   spec.prompt = state.prompt;
   spec.sampling = state.sampling;
   spec.stop = state.stop;
+  spec.logprobs = state.logprobs;
   spec.arrived = router_.executor().Now();
   if (options_.plan->deadline_after.has_value()) {
     deadline_ = spec.arrived + *options_.plan->deadline_after;
@@ -68,6 +72,27 @@ void SimClient::OnAdmitted() {
   admitted_ = true;
 }
 
+void SimClient::OnPromptLogprobs(const std::vector<TokenLogprobs>& logprobs) {
+  const DecoderState& state = options_.plan->state;
+  if (tokens_ > 0) return Report("got prompt log probabilities after a token");
+  for (const TokenLogprobs& one : logprobs) {
+    const size_t position = ++prompt_logprobs_;
+    if (position >= state.prompt.size() ||
+        one != engine::FakeLogprobs(state.prompt[position], state.logprobs.prompt.value_or(0))) {
+      return Report("got wrong log probabilities at prompt position " + std::to_string(position));
+    }
+  }
+}
+
+bool SimClient::RightLogprobs(const router::TokenEvent& event) const {
+  const LogprobParams& asked = options_.plan->state.logprobs;
+  if (asked.prompt.has_value() && prompt_logprobs_ + 1 != options_.plan->state.prompt.size()) {
+    return false;
+  }
+  if (!asked.output.has_value()) return !event.logprobs.has_value();
+  return event.logprobs == engine::FakeLogprobs(event.token, *asked.output);
+}
+
 void SimClient::OnToken(const router::TokenEvent& event) {
   options_.trace("token", std::to_string(options_.index) + ":" + std::to_string(event.position) +
                               ":" + std::to_string(event.token));
@@ -84,6 +109,7 @@ void SimClient::OnToken(const router::TokenEvent& event) {
     return Report("got token " + std::to_string(event.token) + " at index " +
                   std::to_string(index) + ", right is " + std::to_string(expected_[index]));
   }
+  if (!RightLogprobs(event)) return Report("lacks log probabilities, or has wrong ones");
   if (event.visible_bytes != visible_[index]) {
     return Report("may show " + std::to_string(event.visible_bytes) + " bytes, right is " +
                   std::to_string(visible_[index]));

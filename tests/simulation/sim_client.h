@@ -43,7 +43,9 @@ class SimClient {
  private:
   class Observer;
   void OnAdmitted();
+  void OnPromptLogprobs(const std::vector<TokenLogprobs>& logprobs);
   void OnToken(const router::TokenEvent& event);
+  bool RightLogprobs(const router::TokenEvent& event) const;
   void OnFinished(const absl::Status& status);
   std::string WhyNotAllowed(const absl::Status& status) const;
   void Report(const std::string& what);
@@ -57,6 +59,7 @@ class SimClient {
   uint64_t number_ = 0;
   bool admitted_ = false;
   bool cancelled_ = false;
+  size_t prompt_logprobs_ = 0;
   size_t tokens_ = 0;
   router::Finish finish_ = router::Finish::kNone;
   std::optional<Time> deadline_;
