@@ -140,6 +140,12 @@ class HandoverTest : public testing::Test, public SinkDialer {
   using SourcePipe = PipeStream<transfer::v1::SessionRequest, transfer::v1::SessionResponse>;
   using SinkPipe = PipeStream<transfer::v1::SessionResponse, transfer::v1::SessionRequest>;
 
+  // Each end's last frame is for the other, so both nodes must still be there.
+  ~HandoverTest() override {
+    source.source.reset();
+    sink.listener.reset();
+  }
+
   std::unique_ptr<SourceStream> Dial(const std::string&,
                                      SourceStream::Listener& listener) override {
     ++dials;

@@ -53,8 +53,9 @@ class InProcessNetwork {
 // One node's end. Addresses are "inproc:NAME".
 class InProcessTransport : public Transport {
  public:
-  // All must outlive this object. `arena` is what a source sends from; a node that is only a sink
-  // may pass null.
+  // All must outlive this object, and `executor` both ends of every connection of this node: an end
+  // that goes tells the other. `arena` is what a source sends from; a node that is only a sink may
+  // pass null.
   InProcessTransport(InProcessNetwork& network, std::string name, Executor& executor,
                      kv::KvArena* arena);
 

@@ -1,6 +1,7 @@
 """A real cluster for tests: the binaries, their own processes, free ports. Python's standard library only."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ PROGRAMS = {
 }
 # Slow machines are slow: what is measured is never how long a test waits for something to happen.
 PATIENCE_S = 60
+SANITIZER = re.compile(r"^.*(?:ERROR: \w+Sanitizer|runtime error): .*$", re.MULTILINE)
 
 
 def program(name):
@@ -107,10 +109,25 @@ class Cluster:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        output = self.process.stdout.read()
         self.process.stdout.close()
         if kind is not None:
             self.print_logs()
+        reports = self.sanitizer_reports(output)
         shutil.rmtree(self.directory, ignore_errors=True)
+        if reports:
+            raise AssertionError("\n".join(reports))
+
+    def sanitizer_reports(self, output):
+        """What a sanitizer wrote: `baton up` does not end with the status of its servers, and a test that
+        kills one expects it to be gone."""
+        logs = os.path.join(self.directory, "logs")
+        texts = {"baton up": output}
+        for name in sorted(os.listdir(logs)) if os.path.isdir(logs) else []:
+            with open(os.path.join(logs, name), encoding="utf-8", errors="replace") as file:
+                texts[name] = file.read()
+        return [f"--- {name}\n{text[text.index(line):]}" for name, text in texts.items()
+                for line in SANITIZER.findall(text)[:1]]
 
     def print_logs(self):
         logs = os.path.join(self.directory, "logs")

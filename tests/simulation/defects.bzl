@@ -35,4 +35,5 @@ def planted_defect(name, src, find, replace, arguments, deps):
         srcs = ["defect_test.sh"],
         args = ["$(location :%s)" % name] + arguments,
         data = [":" + name],
+        tags = ["no-sanitizers"],  # broken on purpose
     )

@@ -73,6 +73,12 @@ class HandoffOverlapTest : public testing::Test {
     world_.RunFor(seconds(1));
   }
 
+  // Each one's last frames are for the other, so both must still be there.
+  ~HandoffOverlapTest() override {
+    prefill_->Die();
+    decode_->Die();
+  }
+
   void OnPrefillStep(const engine::Step& step) {
     const engine::StepItem& item = step.items.front();
     if (item.start_position + item.tokens.size() == kPrompt) {

@@ -15,8 +15,6 @@ using std::chrono::hours;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr uint32_t kContext = 256;
-
 template <typename T, size_t kSize>
 T Pick(Random& random, const T (&choices)[kSize]) {
   return choices[random.Below(kSize)];

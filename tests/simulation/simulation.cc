@@ -39,7 +39,10 @@ Simulation::Simulation(const Scenario& scenario, CellCounts& cells, bool verbose
   }
 }
 
-Simulation::~Simulation() = default;
+// Connections end while both their workers are there.
+Simulation::~Simulation() {
+  for (const auto& [name, worker] : workers_) worker->Die();
+}
 
 // Frames of one wire keep their order; all of a wire's connections share it.
 void Simulation::Carry(const kvtransfer::InProcessNetwork::Wire& wire, Executor& to,
