@@ -63,6 +63,7 @@ class Names(unittest.TestCase):
         log, ready = self.router("no-such-host.invalid:7000")
         wait_for(lambda: self.lines(log, "name does not resolve"), what="the warning")
         wait_for(lambda: len(self.lines(log, "worker ready")) == 2, what="the other workers")
+        wait_for(lambda: self.lines(log, "router listens"), what="the router's address")
         target = self.lines(log, "router listens")[0]["listen"]
         self.cluster.generate("--prompt", "the time", "--max-tokens", "2", target=target)
         self.assertFalse(os.path.exists(ready))
