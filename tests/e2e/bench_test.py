@@ -108,7 +108,9 @@ class Bench(unittest.TestCase):
     def test_errors_are_counted_by_code(self):
         report = self.report("--concurrency", "2", "--requests", "5", "--prompt-tokens", "400",
                              "--output-tokens", "100", "--timeout-ms", "1", code=1)
-        self.assertEqual(report["errors"], {"DEADLINE_EXCEEDED": 5})
+        # Too late, or known to come too late: then it is refused at once.
+        self.assertLessEqual(set(report["errors"]), {"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"})
+        self.assertEqual(sum(report["errors"].values()), 5)
         self.assertEqual(report["requests"]["failed"], 5)
         self.cluster.assert_idle()
 
