@@ -25,20 +25,21 @@ void TenantCounters::Join(const std::string& tenant) {
   waiting_.insert({t.counter, tenant});
 }
 
+// `tenant` may be what Next() returned, a name within waiting_: the map's own name outlives it.
 void TenantCounters::Leave(const std::string& tenant) {
-  Tenant& t = tenants_.at(tenant);
+  auto& [name, t] = *tenants_.find(tenant);
   if (!t.waits) return;
   level_ = Level();
   t.waits = false;
-  waiting_.erase({t.counter, tenant});
-  last_left_ = tenant;
+  waiting_.erase({t.counter, name});
+  last_left_ = name;
 }
 
 void TenantCounters::Charge(const std::string& tenant, uint64_t tokens) {
-  Tenant& t = tenants_.at(tenant);
-  if (t.waits) waiting_.erase({t.counter, tenant});
+  auto& [name, t] = *tenants_.find(tenant);
+  if (t.waits) waiting_.erase({t.counter, name});
   t.counter += tokens;
-  if (t.waits) waiting_.insert({t.counter, tenant});
+  if (t.waits) waiting_.insert({t.counter, name});
 }
 
 uint64_t TenantCounters::Of(const std::string& tenant) const {
