@@ -5,6 +5,7 @@
 #ifndef BATON_COMMON_DECODER_STATE_H_
 #define BATON_COMMON_DECODER_STATE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +19,11 @@ namespace baton {
 using TokenId = int32_t;
 
 // Limits of what a client may ask for; routers refuse more, workers refuse it from peers.
+inline constexpr uint32_t kMaxChoices = 16;
+inline constexpr size_t kMaxStopStrings = 16;
+inline constexpr size_t kMaxStopStringBytes = 256;
+inline constexpr size_t kMaxStopTokenIds = 64;
+inline constexpr size_t kMaxNamespaceBytes = 64;
 inline constexpr float kMaxPenalty = 2;  // presence and frequency: [-kMaxPenalty, kMaxPenalty]
 inline constexpr float kMinRepetitionPenalty = 0.01f;
 inline constexpr float kMaxRepetitionPenalty = 100;
@@ -82,8 +88,8 @@ struct LogprobParams {
 };
 
 struct ChoiceState {
-  std::vector<TokenId> tokens;  // sampled so far, in order
-  bool finished = false;
+  std::vector<TokenId> tokens;          // sampled so far, in order
+  bool finished = false;                // by these tokens; nothing is sampled after them
   std::vector<TokenLogprobs> logprobs;  // of `tokens`, when asked for
   bool operator==(const ChoiceState&) const = default;
 };
@@ -93,7 +99,7 @@ struct DecoderState {
   SamplingParams sampling;
   StopParams stop;
   std::vector<TokenId> prompt;        // prompt length = prompt.size()
-  std::vector<ChoiceState> choices;   // n entries
+  std::vector<ChoiceState> choices;   // n entries, 1 to kMaxChoices
   std::string cache_namespace;        // opaque digest, root of the prefix-cache hash chain
   Duration age{0};                    // since the router got it, plus its priority's credit
   std::optional<Duration> remaining;  // until the deadline; absent: none

@@ -16,9 +16,6 @@
 namespace baton::kvtransfer {
 namespace {
 
-constexpr size_t kMaxNamespaceBytes = 64;
-constexpr uint32_t kMaxChoices = 1024;
-
 // Everything that a peer may have set to anything.
 bool Sane(const TransferSink::Options& options, const transfer::v1::Reserve& reserve) {
   const auto& prompt = reserve.prompt();

@@ -15,10 +15,6 @@
 
 namespace baton {
 
-inline constexpr size_t kMaxStopStrings = 16;
-inline constexpr size_t kMaxStopStringBytes = 256;
-inline constexpr size_t kMaxStopTokenIds = 64;
-
 // INVALID_ARGUMENT naming the field and the limit. Routers call it for clients, workers for peers.
 absl::Status ValidateStopParams(const StopParams& stop, int32_t vocab_size);
 

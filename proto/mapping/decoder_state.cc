@@ -102,16 +102,14 @@ absl::StatusOr<StopParams> GetStop(const state::v1::StopParams& from,
                    "must be between 1 and " + std::to_string(limits.context_length));
   }
   BATON_RETURN_IF_ERROR(
-      CheckCount("stop.stop_token_ids", from.stop_token_ids_size(), limits.max_stop_token_ids));
+      CheckCount("stop.stop_token_ids", from.stop_token_ids_size(), kMaxStopTokenIds));
   BATON_RETURN_IF_ERROR(
       CheckTokens("stop.stop_token_ids", from.stop_token_ids(), limits.vocab_size));
-  BATON_RETURN_IF_ERROR(
-      CheckCount("stop.stop_strings", from.stop_strings_size(), limits.max_stop_strings));
+  BATON_RETURN_IF_ERROR(CheckCount("stop.stop_strings", from.stop_strings_size(), kMaxStopStrings));
   StopParams to;
   for (const std::string& text : from.stop_strings()) {
     if (text.empty()) return Invalid("stop.stop_strings", "must not be empty");
-    BATON_RETURN_IF_ERROR(
-        CheckCount("stop.stop_strings bytes", text.size(), limits.max_stop_string_bytes));
+    BATON_RETURN_IF_ERROR(CheckCount("stop.stop_strings bytes", text.size(), kMaxStopStringBytes));
     to.stop_strings.push_back(text);
   }
   if (from.min_tokens() > from.max_tokens()) {
@@ -181,7 +179,7 @@ void SetSampling(const SamplingParams& from, state::v1::SamplingParams& to) {
 absl::Status GetChoices(const state::v1::DecoderState& message, const DecoderStateLimits& limits,
                         DecoderState& state) {
   if (message.choices().empty()) return Invalid("choices", "must not be empty");
-  BATON_RETURN_IF_ERROR(CheckCount("choices", message.choices_size(), limits.max_choices));
+  BATON_RETURN_IF_ERROR(CheckCount("choices", message.choices_size(), kMaxChoices));
   for (const state::v1::ChoiceState& choice : message.choices()) {
     BATON_ASSIGN_OR_RETURN(ChoiceState to, GetChoice(choice, state.prompt.size(), limits));
     state.choices.push_back(std::move(to));
@@ -291,8 +289,8 @@ absl::StatusOr<DecoderState> FromProto(const state::v1::DecoderState& message,
   BATON_RETURN_IF_ERROR(CheckTokens("prompt", message.prompt(), limits.vocab_size));
   state.prompt.assign(message.prompt().begin(), message.prompt().end());
   BATON_RETURN_IF_ERROR(GetChoices(message, limits, state));
-  BATON_RETURN_IF_ERROR(CheckCount("cache_namespace bytes", message.cache_namespace().size(),
-                                   limits.max_namespace_bytes));
+  BATON_RETURN_IF_ERROR(
+      CheckCount("cache_namespace bytes", message.cache_namespace().size(), kMaxNamespaceBytes));
   state.cache_namespace = message.cache_namespace();
   const auto age = AgeFromPeer(message.age_ns());
   if (!age.has_value()) {

@@ -16,11 +16,6 @@ namespace baton::proto {
 struct DecoderStateLimits {
   uint32_t vocab_size = 0;
   uint32_t context_length = 0;  // prompt + tokens + 1 <= context_length
-  uint32_t max_choices = 1;
-  uint32_t max_stop_token_ids = 64;
-  uint32_t max_stop_strings = 64;
-  uint32_t max_stop_string_bytes = 1024;
-  uint32_t max_namespace_bytes = 64;
 };
 
 void Set(const TokenLogprobs& from, state::v1::TokenLogprobs& to);

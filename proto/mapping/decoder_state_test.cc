@@ -11,7 +11,7 @@
 namespace baton::proto {
 namespace {
 
-constexpr DecoderStateLimits kLimits{100, 64, 2, 4, 3, 8, 16};
+constexpr DecoderStateLimits kLimits{100, 64};
 
 // Every field differs from its default.
 DecoderState Full() {
@@ -142,13 +142,13 @@ TEST(DecoderStateMapping, RefusesWhatIsOutOfRangeAndNamesTheField) {
       {"stop_token_ids", [](State& s) { s.mutable_stop()->add_stop_token_ids(100); }},
       {"stop_token_ids",
        [](State& s) {
-         for (int i = 0; i < 3; ++i) s.mutable_stop()->add_stop_token_ids(1);
+         for (int i = 0; i < 63; ++i) s.mutable_stop()->add_stop_token_ids(1);
        }},
       {"stop_strings", [](State& s) { s.mutable_stop()->add_stop_strings(""); }},
-      {"stop_strings", [](State& s) { s.mutable_stop()->add_stop_strings("123456789"); }},
+      {"stop_strings", [](State& s) { s.mutable_stop()->add_stop_strings(std::string(257, 'x')); }},
       {"stop_strings",
        [](State& s) {
-         for (int i = 0; i < 2; ++i) s.mutable_stop()->add_stop_strings("x");
+         for (int i = 0; i < 15; ++i) s.mutable_stop()->add_stop_strings("x");
        }},
       {"prompt", [](State& s) { s.clear_prompt(); }},
       {"prompt", [](State& s) { s.add_prompt(-1); }},
@@ -158,13 +158,16 @@ TEST(DecoderStateMapping, RefusesWhatIsOutOfRangeAndNamesTheField) {
          while (s.prompt_size() < 64) s.add_prompt(1);
        }},
       {"choices", [](State& s) { s.clear_choices(); }},
-      {"choices", [](State& s) { s.add_choices(); }},
+      {"choices",
+       [](State& s) {
+         while (s.choices_size() < 17) *s.add_choices() = s.choices(0);
+       }},
       {"choices.tokens", [](State& s) { s.mutable_choices(0)->add_tokens(1 << 30); }},
       {"choices.tokens",
        [](State& s) {
          while (s.choices(0).tokens_size() < 62) s.mutable_choices(0)->add_tokens(1);
        }},
-      {"cache_namespace", [](State& s) { s.set_cache_namespace(std::string(17, 'x')); }},
+      {"cache_namespace", [](State& s) { s.set_cache_namespace(std::string(65, 'x')); }},
       {"age_ns", [](State& s) { s.set_age_ns(~uint64_t{0}); }},
       {"age_ns", [](State& s) { s.set_age_ns((uint64_t{1} << 62) + 1); }},
   };
@@ -175,6 +178,18 @@ TEST(DecoderStateMapping, RefusesWhatIsOutOfRangeAndNamesTheField) {
     ASSERT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << bad.field;
     EXPECT_NE(parsed.status().message().find(bad.field), std::string::npos) << parsed.status();
   }
+}
+
+// Routers refuse by the same constants, so what one lets through a worker takes.
+TEST(DecoderStateMapping, TakesWhatIsAtItsLimit) {
+  DecoderState state = Full();
+  state.choices.resize(kMaxChoices, state.choices[0]);
+  state.stop.stop_token_ids.assign(kMaxStopTokenIds, 1);
+  state.stop.stop_strings.assign(kMaxStopStrings, std::string(kMaxStopStringBytes, 'x'));
+  state.cache_namespace.assign(kMaxNamespaceBytes, 'x');
+  const auto parsed = Parse(Serialize(state), kLimits);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(*parsed, state);
 }
 
 TEST(DecoderStateMapping, AFarDeadlineIsCutToWhatAClockCanAdd) {
