@@ -195,8 +195,10 @@ std::vector<Candidate> Engine::Candidates() const {
 }
 
 void Engine::StartStep() {
-  std::vector<ScheduledItem> plan =
-      PlanStep(Candidates(), options_.step_tokens, options_.max_running);
+  std::vector<ScheduledItem> plan = PlanStep(
+      Candidates(), {.tokens = options_.step_tokens,
+                     .prefill_beside_decodes = rates_.PrefillBesideDecodes(options_.step_tokens),
+                     .max_running = options_.max_running});
   if (plan.empty()) return;
   Step step = BuildStep(plan);
   kv::GroupBlocks pinned(env_.pool.num_groups());

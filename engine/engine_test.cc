@@ -314,7 +314,7 @@ TEST(EngineTest, NewOnesJoinAndFinishedOnesLeaveBetweenAnyTwoSteps) {
   SequenceId b = 0;
   f.on_token = [&](const TokenEvent& event) {
     if (event.sequence == a && event.position == 11) {
-      b = f.MustAdd(Ignoring(FixtureState(FixturePrompt(10, 2), 5, 8)));
+      b = f.MustAdd(Ignoring(FixtureState(FixturePrompt(8, 2), 5, 8)));
     }
   };
   f.Run();

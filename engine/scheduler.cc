@@ -20,21 +20,45 @@ bool Before(const Candidate& a, const Candidate& b) {
          std::make_tuple(ClassOf(b), waited_b, b.admitted_at, b.sequence);
 }
 
+// Leaves out what may not start.
+void DropBeyond(uint32_t max_running, std::vector<Candidate>& sorted) {
+  uint32_t running = 0;
+  for (const Candidate& c : sorted) running += c.started ? 1 : 0;
+  std::erase_if(sorted, [&](const Candidate& c) {
+    if (c.started) return false;
+    if (running >= max_running) return true;
+    ++running;
+    return false;
+  });
+}
+
+// What decodes leave for prompts even when there are more decodes than tokens. A small step cannot
+// be shared, so there whoever waited longer has it.
+uint32_t LeftForPrefill(const StepBudget& budget, const Candidate& decode,
+                        const Candidate& prefill) {
+  if (budget.tokens < 8 && prefill.last_step >= decode.last_step) return 0;
+  return std::min(LeastPrefill(budget.tokens), budget.prefill_beside_decodes);
+}
+
 }  // namespace
 
-std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, uint32_t step_tokens,
-                                    uint32_t max_running) {
+std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, const StepBudget& budget) {
   std::sort(candidates.begin(), candidates.end(), Before);
-  uint32_t running = 0;
-  for (const Candidate& c : candidates) running += c.started ? 1 : 0;
+  DropBeyond(budget.max_running, candidates);
+  const auto prefill = std::find_if(candidates.begin(), candidates.end(),
+                                    [](const Candidate& c) { return !c.decoding; });
+  const bool mixed = prefill != candidates.begin() && prefill != candidates.end();
+  uint32_t left = budget.tokens;
+  uint32_t left_prefill = mixed ? budget.prefill_beside_decodes : budget.tokens;
+  uint32_t left_decode =
+      budget.tokens - (mixed ? LeftForPrefill(budget, candidates.front(), *prefill) : 0);
   std::vector<ScheduledItem> plan;
-  uint32_t budget = step_tokens;
   for (const Candidate& c : candidates) {
-    if (budget == 0) break;
-    if (!c.started && running >= max_running) continue;
-    running += c.started ? 0 : 1;
-    const uint32_t tokens = std::min(budget, c.pending);
-    budget -= tokens;
+    uint32_t& left_of_class = c.decoding ? left_decode : left_prefill;
+    const uint32_t tokens = std::min({left, left_of_class, c.pending});
+    if (tokens == 0) continue;
+    left -= tokens;
+    left_of_class -= tokens;
     plan.push_back({c.sequence, tokens, tokens == c.pending, c.decoding});
   }
   return plan;

@@ -17,7 +17,7 @@ struct Candidate {
   uint32_t pending = 0;  // tokens to run before the next one can be sampled, at least 1
   bool decoding = false;
   bool started = false;
-  StepId last_step = 0;  // decodes that waited longest go first when the budget is short
+  StepId last_step = 0;  // who waited longest goes first when the budget is short
 };
 
 struct ScheduledItem {
@@ -27,9 +27,22 @@ struct ScheduledItem {
   bool decoding = false;
 };
 
-// Nothing new is started while `max_running` candidates are started.
-std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, uint32_t step_tokens,
-                                    uint32_t max_running);
+struct StepBudget {
+  uint32_t tokens = 0;  // at least 1
+  // Of prompts in a step that has decodes as well: a long prompt must not hold back those that are
+  // being answered. 0: this step has the decodes alone. See StepRates::PrefillBesideDecodes.
+  uint32_t prefill_beside_decodes = 0;
+  uint32_t max_running = 0;  // nothing new is started while so many candidates are started
+};
+
+// What prompts get of a step that has decodes as well, however slow that makes it.
+inline constexpr uint32_t LeastPrefill(uint32_t step_tokens) {
+  return step_tokens < 8 ? 1 : step_tokens / 8;
+}
+
+// Neither side starves: with more decodes than tokens LeastPrefill is left for prompts, in a step
+// of less than eight tokens in turn with the decodes.
+std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, const StepBudget& budget);
 
 }  // namespace baton::engine
 

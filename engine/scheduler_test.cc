@@ -21,13 +21,16 @@ Candidate Prefill(SequenceId id, int admitted_at, uint32_t pending, bool started
 }
 
 // "1:1s 2:7": sequence, tokens, whether it samples.
-std::string Plan(const std::vector<Candidate>& candidates, uint32_t budget, uint32_t max_running) {
+std::string Plan(const std::vector<Candidate>& candidates, const StepBudget& budget) {
   std::string out;
-  for (const ScheduledItem& item : PlanStep(candidates, budget, max_running)) {
+  for (const ScheduledItem& item : PlanStep(candidates, budget)) {
     out += (out.empty() ? "" : " ") + std::to_string(item.sequence) + ":" +
            std::to_string(item.tokens) + (item.sample ? "s" : "");
   }
   return out;
+}
+std::string Plan(const std::vector<Candidate>& candidates, uint32_t tokens, uint32_t max_running) {
+  return Plan(candidates, StepBudget{tokens, tokens, max_running});
 }
 
 TEST(SchedulerTest, DecodesThenStartedPrefillsThenNewOnesByAge) {
@@ -56,6 +59,35 @@ TEST(SchedulerTest, ASequenceHandedOverJoinsTheDecodesAtOnce) {
 
 TEST(SchedulerTest, DecodesTakeTurnsWhenTheBudgetIsShort) {
   EXPECT_EQ(Plan({Decode(1, 3), Decode(2, 2), Decode(3, 3)}, 2, 8), "2:1s 1:1s");
+}
+
+TEST(SchedulerTest, BesideDecodesPromptsGetTheirShareAndAloneAllOfTheStep) {
+  const Candidate prompt = Prefill(2, 0, 100, true);
+  const Candidate next = Prefill(3, 1, 100, false);
+  EXPECT_EQ(Plan({Decode(1, 1), prompt, next}, StepBudget{64, 10, 8}), "1:1s 2:10");
+  EXPECT_EQ(Plan({Decode(1, 1), Prefill(2, 0, 4, true), next}, StepBudget{64, 10, 8}),
+            "1:1s 2:4s 3:6");
+  EXPECT_EQ(Plan({Decode(1, 1), prompt, next}, StepBudget{64, 0, 8}), "1:1s");
+  EXPECT_EQ(Plan({prompt, next}, StepBudget{64, 0, 8}), "2:64");
+  EXPECT_EQ(Plan({Decode(1, 1), Decode(4, 1)}, StepBudget{64, 0, 8}), "1:1s 4:1s");
+}
+
+TEST(SchedulerTest, MoreDecodesThanTokensLeaveAnEighthForAPrompt) {
+  std::vector<Candidate> candidates = {Prefill(100, 0, 50, false)};
+  for (SequenceId id = 1; id <= 20; ++id) candidates.push_back(Decode(id, id));
+  EXPECT_EQ(Plan(candidates, StepBudget{8, 8, 64}), "1:1s 2:1s 3:1s 4:1s 5:1s 6:1s 7:1s 100:1");
+  EXPECT_EQ(Plan(candidates, StepBudget{16, 1, 64}),
+            "1:1s 2:1s 3:1s 4:1s 5:1s 6:1s 7:1s 8:1s 9:1s 10:1s 11:1s 12:1s 13:1s 14:1s 15:1s "
+            "100:1");
+}
+
+TEST(SchedulerTest, AStepTooSmallToBeSharedIsTakenInTurns) {
+  Candidate prompt = Prefill(9, 0, 50, true);
+  prompt.last_step = 5;
+  EXPECT_EQ(Plan({Decode(1, 4), Decode(2, 6), prompt}, 1, 8), "1:1s");
+  EXPECT_EQ(Plan({Decode(1, 7), Decode(2, 6), prompt}, 1, 8), "9:1");
+  EXPECT_EQ(Plan({Decode(1, 7), Decode(2, 6), prompt}, 2, 8), "2:1s 9:1");
+  EXPECT_EQ(Plan({Decode(1, 7), Decode(2, 6), Prefill(9, 0, 50, false)}, 1, 1), "2:1s");
 }
 
 }  // namespace

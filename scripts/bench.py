@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-SUITES = ("decode", "prefill", "transfer")
+SUITES = ("decode", "prefill", "transfer", "interference")
 
 
 def run(command):
@@ -26,6 +26,8 @@ def commands_of(suite, args, peers):
     if suite == "transfer":
         handoff = ["scripts/handoff_bench.py"] + ([args.rounds] if args.rounds else [])
         return [["bin/transfer-bench"] + rounds, handoff]
+    if suite == "interference":
+        return [["scripts/interference_bench.py"] + ([args.rounds] if args.rounds else [])]
     command = ["bin/model-bench", "--suite=" + suite, "--model=" + model, "--threads=" + threads]
     return [command + (["--llama_cpp=" + peers] if peers else []) + rounds]
 

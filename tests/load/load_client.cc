@@ -1,6 +1,7 @@
 // Sends requests to a router, at a rate (open loop) or so many at once (closed loop), and prints
 // one JSON line per request when it ends: code, reason, seconds since the start of the program when
-// it was sent, seconds until the first token (-1: none) and until the end, tokens, RetryInfo.
+// it was sent, seconds until the first token (-1: none) and until the end, tokens, RetryInfo; with
+// --token_times also when it was sent and each token came, on the monotonic clock.
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -23,11 +25,13 @@ ABSL_FLAG(std::string, target, "", "HOST:PORT of a router");
 ABSL_FLAG(double, rate, 0, "requests per second; 0: closed loop");
 ABSL_FLAG(int, concurrency, 1, "requests at once of the closed loop");
 ABSL_FLAG(double, seconds, 10, "how long new requests are sent");
+ABSL_FLAG(int, requests, 0, "send only so many; 0: no limit");
 ABSL_FLAG(int, prompt_tokens, 32, "of each request");
 ABSL_FLAG(int, max_tokens, 8, "of each request, all of them generated");
 ABSL_FLAG(int, timeout_ms, 0, "deadline of each request; 0: none");
 ABSL_FLAG(int, priority, 0, "of each request");
 ABSL_FLAG(std::string, tenant, "", "of each request");
+ABSL_FLAG(bool, token_times, false, "print when each token came");
 
 namespace {
 
@@ -36,6 +40,11 @@ using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
+}
+
+// CLOCK_MONOTONIC, which every process of a machine shares.
+double Monotonic(Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
 // Counts the requests under way. Thread-safe.
@@ -94,6 +103,9 @@ class Call : public grpc::ClientReadReactor<v1::GenerateStreamResponse> {
     if (response_.has_delta()) {
       if (tokens_ == 0) first_token_s_ = SecondsSince(sent_);
       tokens_ += response_.delta().token_ids_size();
+      if (absl::GetFlag(FLAGS_token_times)) {
+        token_times_.resize(static_cast<size_t>(tokens_), Monotonic(Clock::now()));
+      }
     }
     StartRead(&response_);
   }
@@ -103,6 +115,10 @@ class Call : public grpc::ClientReadReactor<v1::GenerateStreamResponse> {
         {"sent", sent_s_},        {"code", static_cast<int>(status.error_code())},
         {"ttft", first_token_s_}, {"total", SecondsSince(sent_)},
         {"tokens", tokens_},      {"tenant", absl::GetFlag(FLAGS_tenant)}};
+    if (absl::GetFlag(FLAGS_token_times)) {
+      line["sent_at"] = Monotonic(sent_);
+      line["token_times"] = token_times_;
+    }
     AddDetails(status, line);
     std::printf("%s\n", line.dump().c_str());
     in_flight_.Remove();
@@ -135,6 +151,7 @@ class Call : public grpc::ClientReadReactor<v1::GenerateStreamResponse> {
   v1::GenerateStreamResponse response_;
   double first_token_s_ = -1;
   int tokens_ = 0;
+  std::vector<double> token_times_;
 };
 
 }  // namespace
@@ -147,7 +164,9 @@ int main(int argc, char** argv) {
   const double seconds = absl::GetFlag(FLAGS_seconds);
   InFlight in_flight;
   const Clock::time_point start = Clock::now();
-  for (int number = 0; SecondsSince(start) < seconds; ++number) {
+  const int requests = absl::GetFlag(FLAGS_requests);
+  for (int number = 0; SecondsSince(start) < seconds && (requests == 0 || number < requests);
+       ++number) {
     if (rate > 0) {
       std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(
                                                 std::chrono::duration<double>(number / rate)));
