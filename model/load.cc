@@ -25,11 +25,6 @@ absl::StatusOr<std::unique_ptr<kernels::Backend>> CreateBackend(const LoadOption
          .tier = scalar ? kernels::cpu::TierChoice::kScalar : kernels::cpu::TierChoice::kBest});
   }
   if (options.backend == "reference") return kernels::CreateReferenceBackend(options.threads);
-  kernels::cpu::CpuOptions cpu;
-  cpu.threads = options.threads;
-  if (options.backend == "cpu") return CreateCpuBackend(cpu);
-  cpu.tier = kernels::cpu::TierChoice::kScalar;
-  if (options.backend == "cpu-scalar") return CreateCpuBackend(cpu);
   return absl::InvalidArgumentError("unknown backend '" + options.backend +
                                     "' (cpu, cpu-scalar, reference)");
 }
