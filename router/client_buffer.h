@@ -1,9 +1,12 @@
-// What waits for one client that reads slower than tokens come: bounded, deltas merged.
+// What waits for one client that reads slower than tokens come: bounded, and the deltas of each
+// choice merged. A choice's messages stay in order; a merged delta stands where its first part was.
 #ifndef BATON_ROUTER_CLIENT_BUFFER_H_
 #define BATON_ROUTER_CLIENT_BUFFER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 
 #include "baton/v1/inference.pb.h"
@@ -31,6 +34,7 @@ class ClientBuffer {
   };
   const size_t max_bytes_;
   std::deque<Entry> waiting_;
+  std::map<uint32_t, Entry*> deltas_;  // the one that waits, by choice
   size_t bytes_ = 0;
 };
 

@@ -17,6 +17,7 @@ inline constexpr const char* kReasonQueueFull = "QUEUE_FULL";
 inline constexpr const char* kReasonTooLate = "PREDICTED_TOO_LATE";
 inline constexpr const char* kReasonNoRoom = "NO_ROOM";
 inline constexpr const char* kReasonSlowClient = "SLOW_CLIENT";
+inline constexpr const char* kReasonAnswerTooLarge = "ANSWER_TOO_LARGE";
 inline constexpr const char* kReasonNoWorker = "NO_WORKER";
 inline constexpr const char* kReasonWorkerLost = "WORKER_LOST";
 inline constexpr const char* kReasonShuttingDown = "SHUTTING_DOWN";
@@ -27,11 +28,11 @@ inline constexpr const char* kReasonTokenMismatch = "TOKEN_MISMATCH";
 inline constexpr const char* kReasonProtocol = "PROTOCOL";
 
 inline constexpr std::array kErrorReasons = {
-    kReasonInvalidField,  kReasonPromptTooLong, kReasonNeverFits, kReasonUnsupportedField,
-    kReasonUnknownModel,  kReasonChatTemplate,  kReasonQueueFull, kReasonTooLate,
-    kReasonNoRoom,        kReasonSlowClient,    kReasonNoWorker,  kReasonWorkerLost,
-    kReasonShuttingDown,  kReasonDeadline,      kReasonCancelled, kReasonWorkerFailed,
-    kReasonTokenMismatch, kReasonProtocol};
+    kReasonInvalidField, kReasonPromptTooLong, kReasonNeverFits,      kReasonUnsupportedField,
+    kReasonUnknownModel, kReasonChatTemplate,  kReasonQueueFull,      kReasonTooLate,
+    kReasonNoRoom,       kReasonSlowClient,    kReasonAnswerTooLarge, kReasonNoWorker,
+    kReasonWorkerLost,   kReasonShuttingDown,  kReasonDeadline,       kReasonCancelled,
+    kReasonWorkerFailed, kReasonTokenMismatch, kReasonProtocol};
 
 }  // namespace baton::router
 

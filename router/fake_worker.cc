@@ -158,33 +158,30 @@ void FakeWorker::Started(const AttemptId& attempt, const FakeWorker& sink) {
   Send({event});
 }
 
-namespace {
+void FakeWorker::FirstToken(const AttemptId& attempt, uint32_t position, TokenId token, bool last,
+                            uint32_t choice) {
+  WorkerEvent event;
+  Fill(attempt, position, token, last, *event.mutable_first_token()->mutable_token());
+  event.mutable_first_token()->mutable_token()->set_choice(choice);
+  Send({event});
+}
 
-void Fill(const AttemptId& attempt, uint32_t position, TokenId token, bool last,
-          worker::v1::Token& out) {
+void FakeWorker::Token(const AttemptId& attempt, uint32_t position, TokenId token, bool last,
+                       uint32_t choice) {
+  WorkerEvent event;
+  Fill(attempt, position, token, last, *event.mutable_token());
+  event.mutable_token()->set_choice(choice);
+  Send({event});
+}
+
+void FakeWorker::Fill(const AttemptId& attempt, uint32_t position, TokenId token, bool last,
+                      worker::v1::Token& out) const {
   proto::Set(attempt, *out.mutable_attempt());
   out.set_position(position);
   out.set_token(token);
   out.set_visible_bytes(position);
   if (last) out.set_finish_reason(worker::v1::FINISH_REASON_LENGTH);
-}
-
-}  // namespace
-
-void FakeWorker::FirstToken(const AttemptId& attempt, uint32_t position, TokenId token, bool last) {
-  WorkerEvent event;
-  worker::v1::Token& out = *event.mutable_first_token()->mutable_token();
-  Fill(attempt, position, token, last, out);
   if (with_logprobs) out.mutable_logprobs()->set_logprob(-static_cast<float>(position));
-  Send({event});
-}
-
-void FakeWorker::Token(const AttemptId& attempt, uint32_t position, TokenId token, bool last) {
-  WorkerEvent event;
-  worker::v1::Token& out = *event.mutable_token();
-  Fill(attempt, position, token, last, out);
-  if (with_logprobs) out.mutable_logprobs()->set_logprob(-static_cast<float>(position));
-  Send({event});
 }
 
 void FakeWorker::PromptLogprobs(const AttemptId& attempt, uint32_t position, uint32_t count) {

@@ -64,8 +64,10 @@ class FakeWorker {
   void Restart(Epoch epoch);
 
   void Started(const AttemptId& attempt, const FakeWorker& sink);
-  void FirstToken(const AttemptId& attempt, uint32_t position, TokenId token, bool last = false);
-  void Token(const AttemptId& attempt, uint32_t position, TokenId token, bool last = false);
+  void FirstToken(const AttemptId& attempt, uint32_t position, TokenId token, bool last = false,
+                  uint32_t choice = 0);
+  void Token(const AttemptId& attempt, uint32_t position, TokenId token, bool last = false,
+             uint32_t choice = 0);
   // Of prompt positions [position, position + count): each -position.
   void PromptLogprobs(const AttemptId& attempt, uint32_t position, uint32_t count);
   void HandedOff(const AttemptId& attempt, Duration handoff, uint64_t bytes);
@@ -85,6 +87,8 @@ class FakeWorker {
   class Client;
   class Session;
   void Receive(const worker::v1::SessionRequest& request);
+  void Fill(const AttemptId& attempt, uint32_t position, TokenId token, bool last,
+            worker::v1::Token& out) const;
 
   Executor& executor_;
   Options options_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/status_macros.h"
+#include "router/best_of.h"
 #include "router/error_reasons.h"
 #include "router/status_details.h"
 #include "text/detokenizer.h"
@@ -47,6 +48,15 @@ void Fill(TokenId token, const TokenLogprobs& from, v1::TokenLogprob& to) {
   }
 }
 
+absl::Status CheckRanking(const ValidGeneration& valid, bool streams) {
+  if (!streams || valid.best_of == valid.n) return absl::OkStatus();
+  return BadField("generation.best_of",
+                  "is " + std::to_string(valid.best_of) + "; a stream allows only n, which is " +
+                      std::to_string(valid.n) +
+                      ": which choices are the best is known at the end, so it could show nothing "
+                      "before (use Generate)");
+}
+
 absl::Status PoolFull() {
   return WithRetryInfo(ErrorWithReason(absl::StatusCode::kResourceExhausted,
                                        "too many prompts wait to be tokenized", kReasonQueueFull),
@@ -58,12 +68,14 @@ absl::Status PoolFull() {
 // Turns the core's tokens into messages with text.
 class Frontend::Observer : public RequestObserver {
  public:
-  Observer(Frontend& frontend, uint64_t call, v1::Started started)
+  Observer(Frontend& frontend, uint64_t call, const RequestSpec& spec, v1::Started started)
       : frontend_(frontend),
         call_(call),
         sink_(frontend.calls_.at(call).sink),
         started_(std::move(started)),
-        detokenizer_(frontend.context_.model.vocab()) {}
+        detokenizers_(spec.choices(), Detokenizer(frontend.context_.model.vocab())) {
+    if (spec.ranked()) best_.emplace(spec.choices(), spec.n, spec.logprobs.output.has_value());
+  }
 
   void OnAdmitted() override {
     prompt_.assign(started_.prompt_token_ids().begin(), started_.prompt_token_ids().end());
@@ -82,29 +94,29 @@ class Frontend::Observer : public RequestObserver {
 
   void OnToken(const TokenEvent& event) override {
     const bool last = event.finish != Finish::kNone;
-    const absl::Status added = detokenizer_.Add(event.token);
-    const absl::StatusOr<std::string> text = !added.ok() ? absl::StatusOr<std::string>(added)
-                                             : last ? detokenizer_.ShowLast(event.visible_bytes)
-                                                    : detokenizer_.Show(event.visible_bytes);
+    const absl::StatusOr<std::string> text = TextOf(event, last);
     if (!text.ok()) return Break(text.status());
-    v1::GenerateStreamResponse delta;
-    delta.mutable_delta()->set_choice(event.choice);
-    delta.mutable_delta()->set_text(*text);
-    delta.mutable_delta()->add_token_ids(event.token);
-    if (event.logprobs.has_value()) {
-      Fill(event.token, *event.logprobs, *delta.mutable_delta()->add_logprobs());
+    v1::Delta delta;
+    delta.set_choice(event.choice);
+    delta.set_text(*text);
+    delta.add_token_ids(event.token);
+    if (event.logprobs.has_value()) Fill(event.token, *event.logprobs, *delta.add_logprobs());
+    v1::ChoiceEnd end;
+    end.set_choice(event.choice);
+    end.set_finish_reason(ToProto(event.finish));
+    if (best_.has_value()) {
+      best_->Add(std::move(delta));
+      if (last) best_->End(end);
+    } else {
+      Send(std::move(delta));
+      if (last) Send(end);
     }
-    sink_->Add(std::move(delta));
-    if (!last) return;
-    v1::GenerateStreamResponse end;
-    end.mutable_choice_end()->set_choice(event.choice);
-    end.mutable_choice_end()->set_finish_reason(ToProto(event.finish));
-    sink_->Add(std::move(end));
   }
 
   void OnFinished(const absl::Status& status, const RequestSummary& summary) override {
     const absl::Status end = broken_.ok() ? status : broken_;
     if (end.ok()) {
+      if (best_.has_value()) SendBest();
       v1::GenerateStreamResponse response;
       v1::Completed& completed = *response.mutable_completed();
       completed.mutable_usage()->set_prompt_tokens(static_cast<uint32_t>(prompt_.size()));
@@ -118,6 +130,39 @@ class Frontend::Observer : public RequestObserver {
   }
 
  private:
+  absl::StatusOr<std::string> TextOf(const TokenEvent& event, bool last) {
+    Detokenizer& detokenizer = detokenizers_.at(event.choice);
+    BATON_RETURN_IF_ERROR(detokenizer.Add(event.token));
+    return last ? detokenizer.ShowLast(event.visible_bytes) : detokenizer.Show(event.visible_bytes);
+  }
+
+  void Send(v1::Delta delta) {
+    v1::GenerateStreamResponse response;
+    *response.mutable_delta() = std::move(delta);
+    sink_->Add(std::move(response));
+  }
+  void Send(const v1::ChoiceEnd& end) {
+    v1::GenerateStreamResponse response;
+    *response.mutable_choice_end() = end;
+    sink_->Add(std::move(response));
+  }
+
+  // Each choice as one delta and its end.
+  void SendBest() {
+    for (v1::Choice& choice : best_->Take()) {
+      v1::Delta delta;
+      delta.set_choice(choice.index());
+      delta.set_text(std::move(*choice.mutable_text()));
+      delta.mutable_token_ids()->Swap(choice.mutable_token_ids());
+      delta.mutable_logprobs()->Swap(choice.mutable_logprobs());
+      Send(std::move(delta));
+      v1::ChoiceEnd end;
+      end.set_choice(choice.index());
+      end.set_finish_reason(choice.finish_reason());
+      Send(end);
+    }
+  }
+
   // A worker sent what cannot be shown.
   void Break(const absl::Status& why) {
     if (!broken_.ok()) return;
@@ -130,7 +175,8 @@ class Frontend::Observer : public RequestObserver {
   const uint64_t call_;
   const std::shared_ptr<ResponseSink> sink_;
   v1::Started started_;
-  Detokenizer detokenizer_;
+  std::vector<Detokenizer> detokenizers_;  // of each choice
+  std::optional<BestOf> best_;             // more are generated than returned
   std::vector<TokenId> prompt_;
   size_t scored_ = 0;  // of prompt_[1..]
   absl::Status broken_;
@@ -163,29 +209,40 @@ uint64_t Frontend::Generate(const v1::Generation& generation, Time arrived,
     End(call, valid.status());
     return call;
   }
+  absl::Status taken = CheckRanking(*valid, calls_[call].sink->streams());
   // A full router does not spend its time on tokenizing what it refuses.
-  const absl::Status room =
-      context_.core.CheckRoom(LeastTokens(valid->input, context_.model.vocab()));
-  if (!room.ok()) {
-    End(call, room);
+  if (taken.ok())
+    taken = context_.core.CheckRoom(LeastTokens(valid->input, context_.model.vocab()));
+  if (!taken.ok()) {
+    End(call, taken);
     return call;
   }
+  RequestSpec spec = SpecOf(*valid, call, arrived, timeout);
+  if (!Encode(std::move(valid->input), [this, call, spec = std::move(spec)](auto prompt) mutable {
+        Submit(call, std::move(spec), std::move(prompt));
+      })) {
+    End(call, PoolFull());
+  }
+  return call;
+}
+
+// All but the prompt.
+RequestSpec Frontend::SpecOf(const ValidGeneration& valid, uint64_t call, Time arrived,
+                             std::optional<Duration> timeout) {
   RequestSpec spec;
-  spec.request_id = valid->request_id;
-  spec.tenant = valid->tenant;
-  spec.priority = valid->priority;
-  spec.sampling = valid->sampling;
-  spec.sampling.seed = valid->seed.has_value() ? *valid->seed : context_.random.Next64();
-  spec.stop = std::move(valid->stop);
-  spec.logprobs = valid->logprobs;
+  spec.request_id = valid.request_id;
+  spec.tenant = valid.tenant;
+  spec.priority = valid.priority;
+  spec.sampling = valid.sampling;
+  spec.sampling.seed = valid.seed.has_value() ? *valid.seed : context_.random.Next64();
+  spec.stop = valid.stop;
+  spec.logprobs = valid.logprobs;
+  spec.n = valid.n;
+  spec.best_of = valid.best_of;
+  spec.streamed = calls_.at(call).sink->streams();
   spec.arrived = arrived;
   if (timeout.has_value()) spec.deadline = arrived + *timeout;
-  const bool taken =
-      Encode(std::move(valid->input), [this, call, spec = std::move(spec)](auto prompt) mutable {
-        Submit(call, std::move(spec), std::move(prompt));
-      });
-  if (!taken) End(call, PoolFull());
-  return call;
+  return spec;
 }
 
 void Frontend::Submit(uint64_t call, RequestSpec spec,
@@ -199,8 +256,8 @@ void Frontend::Submit(uint64_t call, RequestSpec spec,
   started.set_model(context_.model.name());
   started.set_seed(spec.sampling.seed);
   started.mutable_prompt_token_ids()->Add(spec.prompt.begin(), spec.prompt.end());
-  found->second.request = context_.core.Generate(
-      std::move(spec), std::make_unique<Observer>(*this, call, std::move(started)));
+  auto observer = std::make_unique<Observer>(*this, call, spec, std::move(started));
+  found->second.request = context_.core.Generate(std::move(spec), std::move(observer));
 }
 
 void Frontend::Cancel(uint64_t call, const absl::Status& why) {

@@ -26,6 +26,8 @@ namespace baton::router {
 class ResponseSink {
  public:
   virtual ~ResponseSink() = default;
+  // Whether the client sees each part as it comes.
+  virtual bool streams() const = 0;
   virtual void Add(v1::GenerateStreamResponse response) = 0;
   // Exactly once, last. OK: a Completed came before.
   virtual void End(const absl::Status& status) = 0;
@@ -71,6 +73,8 @@ class Frontend {
   ValidationLimits Limits() const;
   bool Encode(PromptInput input,
               std::function<void(absl::StatusOr<std::vector<TokenId>>)> done) const;
+  RequestSpec SpecOf(const ValidGeneration& valid, uint64_t call, Time arrived,
+                     std::optional<Duration> timeout);
   void Submit(uint64_t call, RequestSpec spec, absl::StatusOr<std::vector<TokenId>> prompt);
   void End(uint64_t call, const absl::Status& status);
 

@@ -2,7 +2,9 @@
 #include "router/frontend.h"
 
 #include <fstream>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,8 @@ namespace {
 
 class Sink : public ResponseSink {
  public:
+  explicit Sink(bool streamed) : streamed_(streamed) {}
+  bool streams() const override { return streamed_; }
   void Add(v1::GenerateStreamResponse response) override {
     EXPECT_EQ(ends, 0);
     text += response.delta().text();
@@ -34,6 +38,9 @@ class Sink : public ResponseSink {
   std::string text;
   int ends = 0;
   absl::Status status;
+
+ private:
+  const bool streamed_;
 };
 
 class FrontendTest : public testing::Test {
@@ -60,14 +67,25 @@ class FrontendTest : public testing::Test {
 
   void Run() { world_.RunFor(std::chrono::milliseconds(10)); }
   uint64_t Ask() {
-    sink_ = std::make_shared<Sink>();
+    sink_ = std::make_shared<Sink>(streamed_);
     const uint64_t call = frontend_->Generate(generation_, node_.Now(), std::nullopt, sink_);
     Run();
     return call;
   }
+  struct Of {
+    uint32_t choice = 0;
+    std::optional<float> logprob = std::nullopt;
+  };
   void Token(uint32_t index, TokenId token, uint64_t visible, bool last = false) {
+    TokenOf({}, index, token, visible, last);
+  }
+  void TokenOf(const Of& of, uint32_t index, TokenId token, uint64_t visible, bool last = false) {
     worker::v1::WorkerEvent event;
     *event.mutable_token()->mutable_attempt() = worker_->submits.back().state().attempt();
+    event.mutable_token()->set_choice(of.choice);
+    if (of.logprob.has_value()) {
+      event.mutable_token()->mutable_logprobs()->set_logprob(*of.logprob);
+    }
     event.mutable_token()->set_position(5 + index);
     event.mutable_token()->set_token(token);
     event.mutable_token()->set_visible_bytes(visible);
@@ -88,6 +106,7 @@ class FrontendTest : public testing::Test {
   std::unique_ptr<ModelText> model_;
   std::unique_ptr<Frontend> frontend_;
   v1::Generation generation_;
+  bool streamed_ = true;
   std::shared_ptr<Sink> sink_;
 };
 
@@ -156,6 +175,76 @@ TEST_F(FrontendTest, OnlyVisibleBytesAreShownAndNeverPartOfACharacter) {
   EXPECT_TRUE(sink_->status.ok());
 }
 
+TEST_F(FrontendTest, EachChoiceHasItsOwnTextEndAndPlaceOfItsStopString) {
+  generation_.set_n(3);
+  Ask();
+  TokenOf({2}, 0, 'x', 1);
+  TokenOf({0}, 0, 0xC3, 0);
+  TokenOf({1}, 0, 'b', 0, true);  // all of it is a stop string
+  TokenOf({0}, 1, 0xA9, 2);
+  TokenOf({2}, 1, 'y', 2, true);
+  TokenOf({0}, 2, 'z', 2, true);  // part of one
+  std::map<uint32_t, std::string> texts;
+  std::map<uint32_t, int> ends;
+  for (const auto& response : sink_->responses) {
+    if (response.has_delta()) {
+      EXPECT_EQ(ends[response.delta().choice()], 0);
+      texts[response.delta().choice()] += response.delta().text();
+    }
+    if (response.has_choice_end()) ++ends[response.choice_end().choice()];
+  }
+  EXPECT_EQ(texts[0], "\u00e9");
+  EXPECT_EQ(texts[1], "");
+  EXPECT_EQ(texts[2], "xy");
+  for (uint32_t choice = 0; choice < 3; ++choice) EXPECT_EQ(ends[choice], 1) << choice;
+  EXPECT_EQ(sink_->responses.back().completed().usage().prompt_tokens(), 5u);
+  EXPECT_EQ(sink_->responses.back().completed().usage().completion_tokens(), 6u);
+  EXPECT_EQ(sink_->ends, 1);
+  EXPECT_TRUE(sink_->status.ok());
+}
+
+// What Generate sends of three ranked choices: the texts, best first.
+TEST_F(FrontendTest, TheBestOfMoreChoicesComeAtTheEndWithoutTheLogprobsThatRankedThem) {
+  streamed_ = false;
+  for (const bool asked : {false, true}) {
+    generation_.set_n(2);
+    generation_.set_best_of(3);
+    if (asked) generation_.mutable_logprobs()->set_output(0);
+    Ask();
+    TokenOf({0, -1.0f}, 0, 'a', 1);
+    TokenOf({1, -4.0f}, 0, 'b', 1, true);
+    TokenOf({2, -0.5f}, 0, 'c', 1);
+    TokenOf({2, -0.25f}, 1, 'C', 2, true);
+    EXPECT_EQ(sink_->responses.size(), 1u);  // Started
+    TokenOf({0, -0.5f}, 1, 'A', 2, true);
+    ASSERT_EQ(sink_->responses.size(), 6u) << sink_->status;
+    const v1::Delta& best = sink_->responses[1].delta();
+    const v1::Delta& second = sink_->responses[3].delta();
+    EXPECT_EQ(best.text(), "cC");
+    EXPECT_EQ(best.choice(), 0u);
+    EXPECT_EQ(best.token_ids_size(), 2);
+    EXPECT_EQ(best.logprobs_size(), asked ? 2 : 0);
+    EXPECT_EQ(second.text(), "aA");
+    EXPECT_EQ(second.choice(), 1u);
+    EXPECT_EQ(sink_->responses[4].choice_end().choice(), 1u);
+    EXPECT_EQ(sink_->responses[4].choice_end().finish_reason(), v1::FINISH_REASON_STOP);
+    EXPECT_EQ(sink_->responses[5].completed().usage().completion_tokens(), 5u);
+  }
+}
+
+TEST_F(FrontendTest, AStreamAllowsNoMoreChoicesThanItShowsAndSaysWhy) {
+  generation_.set_best_of(2);
+  Ask();
+  EXPECT_EQ(sink_->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(sink_->status.message().substr(0, 18), "generation.best_of");
+  EXPECT_NE(sink_->status.message().find("known at the end"), absl::string_view::npos);
+  generation_.set_n(2);
+  Ask();
+  EXPECT_EQ(sink_->ends, 0);
+  EXPECT_EQ(worker_->submits.back().state().choices_size(), 2);
+  EXPECT_FALSE(worker_->submits.back().state().logprobs().has_output());
+}
+
 TEST_F(FrontendTest, VisibleBytesBeyondTheTokensAreInternal) {
   Ask();
   Token(0, 'a', 7);
@@ -165,7 +254,7 @@ TEST_F(FrontendTest, VisibleBytesBeyondTheTokensAreInternal) {
 }
 
 TEST_F(FrontendTest, ACallCancelledBeforeItIsTokenizedNeverReachesAWorker) {
-  sink_ = std::make_shared<Sink>();
+  sink_ = std::make_shared<Sink>(streamed_);
   const uint64_t call = frontend_->Generate(generation_, node_.Now(), std::nullopt, sink_);
   frontend_->Cancel(call, absl::CancelledError("gone"));
   EXPECT_EQ(sink_->ends, 1);
@@ -235,8 +324,9 @@ TEST_F(FrontendTest, ModelsAreListedWhileTheyCanBeServed) {
   EXPECT_EQ(frontend_->ListModels().models_size(), 0);
 }
 
-v1::GenerateStreamResponse Delta(const std::string& text, int token) {
+v1::GenerateStreamResponse Delta(const std::string& text, int token, uint32_t choice = 0) {
   v1::GenerateStreamResponse response;
+  response.mutable_delta()->set_choice(choice);
   response.mutable_delta()->set_text(text);
   response.mutable_delta()->add_token_ids(token);
   return response;
@@ -251,6 +341,29 @@ TEST(ClientBufferTest, WaitingDeltasMerge) {
   EXPECT_EQ(merged->delta().text(), "ab");
   EXPECT_EQ(merged->delta().token_ids_size(), 2);
   EXPECT_TRUE(buffer.empty());
+  EXPECT_EQ(buffer.bytes(), 0u);
+}
+
+// However the choices' tokens alternate, no more than one delta of each waits.
+TEST(ClientBufferTest, DeltasOfEachChoiceMergeAndStandBeforeItsEnd) {
+  ClientBuffer buffer(10000);
+  for (int i = 0; i < 100; ++i) {
+    for (uint32_t choice = 0; choice < 4; ++choice) {
+      EXPECT_TRUE(buffer.Add(Delta(std::to_string(choice), i, choice)));
+    }
+    if (i != 50) continue;
+    EXPECT_EQ(buffer.Take()->delta().token_ids_size(), 51);  // of choice 0; the next starts anew
+    v1::GenerateStreamResponse end;
+    end.mutable_choice_end()->set_choice(3);
+    EXPECT_TRUE(buffer.Add(end));
+  }
+  std::vector<std::string> order;
+  while (const auto next = buffer.Take()) {
+    order.push_back(next->has_delta() ? std::to_string(next->delta().choice()) + "x" +
+                                            std::to_string(next->delta().token_ids_size())
+                                      : "end");
+  }
+  EXPECT_EQ(order, std::vector<std::string>({"1x100", "2x100", "3x100", "end", "0x49"}));
   EXPECT_EQ(buffer.bytes(), 0u);
 }
 

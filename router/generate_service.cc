@@ -72,12 +72,25 @@ class Call : public Base, public ResponseSink, public std::enable_shared_from_th
   std::shared_ptr<Call> self_;
 };
 
+absl::Status AnswerTooLarge(size_t most) {
+  return ErrorWithReason(absl::StatusCode::kResourceExhausted,
+                         "the answer is larger than " + std::to_string(most) +
+                             " bytes; GenerateStream has no such limit",
+                         kReasonAnswerTooLarge);
+}
+
 class UnaryCall final : public Call<grpc::ServerUnaryReactor> {
  public:
-  UnaryCall(Executor& executor, Frontend& frontend, v1::GenerateResponse& response)
-      : Call(executor, frontend), response_(response) {}
+  UnaryCall(Executor& executor, Frontend& frontend, size_t max_bytes,
+            v1::GenerateResponse& response)
+      : Call(executor, frontend), max_bytes_(max_bytes), response_(response) {}
+
+  bool streams() const override { return false; }
 
   void Add(v1::GenerateStreamResponse part) override {
+    // Never less than what it becomes a part of.
+    bytes_ += part.ByteSizeLong();
+    if (too_large()) return Cancel(AnswerTooLarge(max_bytes_));
     if (part.has_started()) {
       v1::Started& started = *part.mutable_started();
       response_.set_request_id(started.request_id());
@@ -100,9 +113,13 @@ class UnaryCall final : public Call<grpc::ServerUnaryReactor> {
     }
   }
 
-  void End(const absl::Status& status) override { Finish(ToGrpc(status)); }
+  void End(const absl::Status& status) override {
+    Finish(ToGrpc(too_large() ? AnswerTooLarge(max_bytes_) : status));
+  }
 
  private:
+  bool too_large() const { return bytes_ > max_bytes_; }
+
   v1::Choice& ChoiceAt(uint32_t index) {
     while (static_cast<uint32_t>(response_.choices_size()) <= index) {
       const uint32_t next = static_cast<uint32_t>(response_.choices_size());
@@ -111,6 +128,8 @@ class UnaryCall final : public Call<grpc::ServerUnaryReactor> {
     return *response_.mutable_choices(static_cast<int>(index));
   }
 
+  const size_t max_bytes_;
+  size_t bytes_ = 0;
   v1::GenerateResponse& response_;
 };
 
@@ -118,6 +137,8 @@ class StreamCall final : public Call<grpc::ServerWriteReactor<v1::GenerateStream
  public:
   StreamCall(Executor& executor, Frontend& frontend, const GenerateServiceOptions& options)
       : Call(executor, frontend), options_(options), buffer_(options.client_buffer_bytes) {}
+
+  bool streams() const override { return true; }
 
   void Add(v1::GenerateStreamResponse response) override {
     if (too_slow_) return;
@@ -187,7 +208,8 @@ class GenerateService final : public v1::InferenceService::CallbackService {
   grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context,
                                      const v1::GenerateRequest* request,
                                      v1::GenerateResponse* response) override {
-    auto call = std::make_shared<UnaryCall>(executor_, frontend_, *response);
+    auto call =
+        std::make_shared<UnaryCall>(executor_, frontend_, options_.max_answer_bytes, *response);
     call->Start(*context, request->generation());
     return call.get();
   }

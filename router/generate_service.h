@@ -20,6 +20,8 @@ struct GenerateServiceOptions {
   size_t client_buffer_bytes = 256 << 10;
   // A client that takes nothing for so long is too slow.
   Duration slow_client_timeout = std::chrono::seconds(30);
+  // Of a whole answer in one message; larger ones end the request.
+  size_t max_answer_bytes = 16 << 20;
 };
 
 // `executor` owns `frontend`; both must outlive the server.

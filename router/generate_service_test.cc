@@ -5,9 +5,12 @@
 #include <grpcpp/impl/service_type.h>
 
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "baton/v1/inference.grpc.pb.h"
 #include "common/event_loop.h"
@@ -95,21 +98,37 @@ class GenerateServiceTest : public testing::Test {
     return generation;
   }
 
-  // `count` tokens of kTextBytes each.
+  // `count` tokens of kTextBytes each of every choice, one choice after the other in each step.
   void SendTokens(uint32_t count, bool last = false) {
     WaitUntil([this] { return !worker_->submits.empty(); });
     OnLoop([&] {
       for (uint32_t i = 0; i < count; ++i) {
-        worker::v1::WorkerEvent event;
-        worker::v1::Token& token = *event.mutable_token();
-        *token.mutable_attempt() = worker_->submits.back().state().attempt();
-        token.set_position(5 + i);
-        token.set_token(long_token_);
-        token.set_visible_bytes(kTextBytes * (i + 1));
-        if (last && i + 1 == count) token.set_finish_reason(worker::v1::FINISH_REASON_LENGTH);
-        worker_->Send({event});
+        std::vector<worker::v1::WorkerEvent> step;
+        const auto& state = worker_->submits.back().state();
+        for (int choice = 0; choice < state.choices_size(); ++choice) {
+          worker::v1::Token& token = *step.emplace_back().mutable_token();
+          *token.mutable_attempt() = state.attempt();
+          token.set_choice(static_cast<uint32_t>(choice));
+          token.set_position(5 + i);
+          token.set_token(long_token_);
+          token.set_visible_bytes(kTextBytes * (i + 1));
+          if (last && i + 1 == count) token.set_finish_reason(worker::v1::FINISH_REASON_LENGTH);
+        }
+        worker_->Send(std::move(step));
       }
     });
+  }
+
+  grpc::Status Unary(const v1::GenerateRequest& request, uint32_t tokens,
+                     v1::GenerateResponse& response, bool last = true) {
+    grpc::Status status;
+    std::thread caller([&] {
+      grpc::ClientContext context;
+      status = stub_->Generate(&context, request, &response);
+    });
+    SendTokens(tokens, last);
+    caller.join();
+    return status;
   }
 
   // Everything the client never asked for, then the status.
@@ -152,6 +171,49 @@ TEST_F(GenerateServiceTest, AClientThatLetsTooMuchWaitEndsWithResourceExhausted)
   EXPECT_NE(status.error_message().find("65536 bytes"), std::string::npos)
       << status.error_message();
   EXPECT_LT(bytes, 10000 * kTextBytes);
+}
+
+// The bound is the client's, not each choice's.
+TEST_F(GenerateServiceTest, FourChoicesShareTheBufferOfAClientThatReadsSlowly) {
+  GenerateServiceOptions options;
+  options.client_buffer_bytes = 256 << 10;
+  Start(options);
+  grpc::ClientContext context;
+  v1::GenerateStreamRequest request;
+  *request.mutable_generation() = Ask();
+  request.mutable_generation()->set_n(4);
+  const auto reader = stub_->GenerateStream(&context, request);
+  SendTokens(2500);
+  WaitUntil([this] { return !worker_->cancels.empty(); });
+  size_t bytes = 0;
+  EXPECT_EQ(ReadAll(*reader, bytes).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_LT(bytes, 4 * 2500 * kTextBytes);
+}
+
+TEST_F(GenerateServiceTest, AReadersFourChoicesArriveWholeWithOneEndEach) {
+  Start({});
+  grpc::ClientContext context;
+  v1::GenerateStreamRequest request;
+  *request.mutable_generation() = Ask();
+  request.mutable_generation()->set_n(4);
+  const auto reader = stub_->GenerateStream(&context, request);
+  SendTokens(100, true);
+  std::map<uint32_t, size_t> bytes;
+  std::map<uint32_t, int> ends;
+  int completed = 0;
+  v1::GenerateStreamResponse response;
+  while (reader->Read(&response)) {
+    if (response.has_delta()) bytes[response.delta().choice()] += response.delta().text().size();
+    if (response.has_choice_end()) ++ends[response.choice_end().choice()];
+    if (response.has_completed()) ++completed;
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  ASSERT_EQ(bytes.size(), 4u);
+  for (uint32_t choice = 0; choice < 4; ++choice) {
+    EXPECT_EQ(bytes[choice], 100 * kTextBytes);
+    EXPECT_EQ(ends[choice], 1);
+  }
+  EXPECT_EQ(completed, 1);
 }
 
 TEST_F(GenerateServiceTest, AClientThatTakesNothingForLongEndsWithResourceExhausted) {
@@ -200,13 +262,7 @@ TEST_F(GenerateServiceTest, AUnaryCallAnswersOnceWithEverything) {
   *request.mutable_generation() = Ask();
   request.mutable_generation()->set_request_id("r1");
   v1::GenerateResponse response;
-  grpc::Status status;
-  std::thread caller([&] {
-    grpc::ClientContext context;
-    status = stub_->Generate(&context, request, &response);
-  });
-  SendTokens(3, true);
-  caller.join();
+  const grpc::Status status = Unary(request, 3, response);
   ASSERT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(response.request_id(), "r1");
   EXPECT_EQ(response.prompt_token_ids_size(), 5);
@@ -216,6 +272,42 @@ TEST_F(GenerateServiceTest, AUnaryCallAnswersOnceWithEverything) {
   EXPECT_EQ(response.choices(0).finish_reason(), v1::FINISH_REASON_LENGTH);
   EXPECT_EQ(response.usage().completion_tokens(), 3u);
   EXPECT_EQ(response.workers().decode(), "d");
+}
+
+TEST_F(GenerateServiceTest, AUnaryAnswerHasEveryChoice) {
+  Start({});
+  v1::GenerateRequest request;
+  *request.mutable_generation() = Ask();
+  request.mutable_generation()->set_n(3);
+  v1::GenerateResponse response;
+  const grpc::Status status = Unary(request, 2, response);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  ASSERT_EQ(response.choices_size(), 3);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(response.choices(i).index(), static_cast<uint32_t>(i));
+    EXPECT_EQ(response.choices(i).text().size(), 2 * kTextBytes);
+    EXPECT_EQ(response.choices(i).finish_reason(), v1::FINISH_REASON_LENGTH);
+  }
+  EXPECT_EQ(response.usage().completion_tokens(), 6u);
+  EXPECT_EQ(response.usage().prompt_tokens(), 5u);
+}
+
+TEST_F(GenerateServiceTest, AUnaryAnswerThatNoClientCouldReceiveEndsTheRequest) {
+  GenerateServiceOptions options;
+  options.max_answer_bytes = 64 << 10;
+  Start(options);
+  v1::GenerateRequest request;
+  *request.mutable_generation() = Ask();
+  request.mutable_generation()->set_n(2);
+  for (const bool last : {false, true}) {  // or it has ended meanwhile
+    OnLoop([this] { worker_->submits.clear(); });
+    v1::GenerateResponse response;
+    const grpc::Status status = Unary(request, 1000, response, last);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_NE(status.error_message().find("larger than 65536 bytes"), std::string::npos)
+        << status.error_message();
+    if (!last) WaitUntil([this] { return !worker_->cancels.empty(); });
+  }
 }
 
 }  // namespace

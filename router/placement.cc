@@ -44,32 +44,31 @@ class Placer {
   bool Serves(const WorkerView& worker) const { return worker.ready && !worker.draining; }
 
   // UINT64_MAX: more than can be counted.
-  uint64_t Needed(const WorkerView& worker, uint32_t max_tokens) const {
-    const auto blocks =
-        kv::BlocksNeeded(request_.prompt_tokens, request_.n, max_tokens, worker.block_size);
+  uint64_t Needed(const WorkerView& worker, uint32_t n, uint32_t max_tokens) const {
+    const auto blocks = kv::BlocksNeeded(request_.prompt_tokens, n, max_tokens, worker.block_size);
     return blocks.ok() ? *blocks : UINT64_MAX;
   }
 
-  bool Fits(const WorkerView& worker, uint32_t max_tokens) const {
+  bool Fits(const WorkerView& worker, uint32_t n, uint32_t max_tokens) const {
     if (request_.prompt_tokens + max_tokens > worker.context_length) return false;
-    const uint64_t needed = Needed(worker, max_tokens);
+    const uint64_t needed = Needed(worker, n, max_tokens);
     return std::all_of(worker.pool_blocks.begin(), worker.pool_blocks.end(),
                        [needed](uint32_t pool) { return needed <= pool; });
   }
 
   bool HasRoom(const WorkerView& worker) const {
-    const uint64_t needed = Needed(worker, request_.max_tokens);
+    const uint64_t needed = Needed(worker, request_.n, request_.max_tokens);
     return std::all_of(worker.free_blocks.begin(), worker.free_blocks.end(),
                        [needed](uint32_t free) { return needed <= free; });
   }
 
-  // A source holds no growth: its part ends with the first token.
+  // A source holds the prompt once and no growth: its part ends with the first tokens.
   bool CanPrefill(const WorkerView& worker) const {
-    return Serves(worker) && worker.prefill && Fits(worker, 1);
+    return Serves(worker) && worker.prefill && Fits(worker, 1, 1);
   }
 
   bool CanDecode(const WorkerView& worker) const {
-    return Serves(worker) && !worker.prefill && Fits(worker, request_.max_tokens);
+    return Serves(worker) && !worker.prefill && Fits(worker, request_.n, request_.max_tokens);
   }
 
   static bool Compatible(const WorkerView& source, const WorkerView& sink) {
@@ -94,8 +93,8 @@ class Placer {
   double DecodeSeconds(const WorkerView& worker) const {
     const double step =
         worker.decode_step_seconds > 0 ? worker.decode_step_seconds : kAssumedStepSeconds;
-    const uint32_t company = std::max(worker.running, worker.streams);
-    return step * (1 + company) + (HasRoom(worker) ? 0 : kNoRoomSeconds);
+    const uint32_t company = std::max(worker.running, worker.choices);
+    return step * (request_.n + company) + (HasRoom(worker) ? 0 : kNoRoomSeconds);
   }
 
   bool WindowOpen(const WorkerView& worker) const {
@@ -178,7 +177,7 @@ class Placer {
     const uint64_t pool = *std::min_element(worker.pool_blocks.begin(), worker.pool_blocks.end());
     if (pool < largest_pool_) return;
     largest_pool_ = pool;
-    needed_blocks_ = Needed(worker, request_.max_tokens);
+    needed_blocks_ = Needed(worker, request_.n, request_.max_tokens);
   }
 
   const std::span<const WorkerView* const> workers_;

@@ -15,8 +15,8 @@ namespace baton::router {
 
 struct PlacementRequest {
   uint64_t prompt_tokens = 0;
-  uint32_t n = 1;
-  uint32_t max_tokens = 1;
+  uint32_t n = 1;           // choices to generate
+  uint32_t max_tokens = 1;  // of each
   // Workers that refused this request lately: taken only when nobody else is left.
   std::set<size_t> avoid;
 };

@@ -98,6 +98,42 @@ TEST_F(PlacementTest, SkipsWorkersItDoesNotFit) {
   EXPECT_EQ(placement.sinks, std::vector<size_t>({3}));
 }
 
+TEST_F(PlacementTest, AllChoicesMustFitTheSinkAndThePromptAloneTheSource) {
+  PlacementRequest request = Request(60, 33);
+  request.n = 4;
+  workers_[0].pool_blocks = {3};  // the prompt needs 4
+  workers_[1].pool_blocks = {4};
+  workers_[2].pool_blocks = {14};  // 3 shared ones, and 3 of each choice
+  workers_[3].pool_blocks = {15};
+  const Placement placement = PlaceOn(workers_, request);
+  EXPECT_EQ(placement.source, 1u);
+  EXPECT_EQ(placement.sinks, std::vector<size_t>({3}));
+  workers_[3].pool_blocks = {14};
+  const Placement never = PlaceOn(workers_, request);
+  EXPECT_EQ(never.verdict, PlacementVerdict::kNeverFits);
+  EXPECT_EQ(never.needed_blocks, 15u);
+  EXPECT_EQ(never.largest_pool, 14u);
+}
+
+TEST_F(PlacementTest, ASinkOfFewRequestsWithManyChoicesIsTheBusierOne) {
+  workers_[2].streams = 1;
+  workers_[2].choices = 8;
+  workers_[3].streams = 3;
+  workers_[3].choices = 3;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
+}
+
+// Each choice is a row of every step: the faster worker wins back what its company costs.
+TEST_F(PlacementTest, ManyChoicesWeighTheStepsOfTheSink) {
+  workers_[2].decode_step_seconds = 0.010;
+  workers_[2].choices = 5;
+  workers_[3].decode_step_seconds = 0.020;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
+  PlacementRequest wide = Request();
+  wide.n = 8;
+  EXPECT_EQ(PlaceOn(workers_, wide).sinks, std::vector<size_t>({2, 3}));
+}
+
 TEST_F(PlacementTest, EveryKvGroupMustFit) {
   workers_[2].pool_blocks = {100, 5};
   EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3}));

@@ -2,6 +2,7 @@
 #ifndef BATON_ROUTER_REQUEST_H_
 #define BATON_ROUTER_REQUEST_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,21 +27,34 @@ struct RequestSpec {
   // Capped by the core to what the context of the serving workers leaves; 0: the core's default.
   StopParams stop;
   LogprobParams logprobs;
+  uint32_t n = 1;        // choices that the client gets
+  uint32_t best_of = 0;  // so many are generated, and the best n returned; at most n: all are
+  // Token by token; otherwise one message has the whole answer.
+  bool streamed = true;
   std::optional<Time> deadline;
   // When the client's call came in, before tokenizing; the start of every timing.
   Time arrived;
+
+  // Choices to generate, 1 to kMaxChoices.
+  uint32_t choices() const { return std::max(n, best_of); }
+  bool ranked() const { return best_of > n; }
 };
 
 enum class Finish { kNone, kStop, kLength };
 
-// A token the client has not seen yet. Positions of a choice come in order, each once.
+// Output log probabilities of one message, the tops of all positions together: it stays under what
+// a client receives.
+inline constexpr uint64_t kMaxLogprobsInOneMessage = 500'000;
+
+// A token the client has not seen yet. Positions of a choice come in order, each once; those of
+// different choices in any order.
 struct TokenEvent {
   uint32_t choice = 0;
   uint32_t position = 0;  // absolute: prompt length + index
   TokenId token = 0;
   uint64_t visible_bytes = 0;                            // never falls
   Finish finish = Finish::kNone;                         // set in the choice's last event
-  std::optional<TokenLogprobs> logprobs = std::nullopt;  // when asked for
+  std::optional<TokenLogprobs> logprobs = std::nullopt;  // when asked for, or choices are ranked
 };
 
 // DESIGN section 12: time_to_first_token = queue + route + reserve_wait + prefill; handoff and
@@ -58,9 +72,9 @@ struct RequestTimings {
 
 struct RequestSummary {
   RequestTimings timings;
-  uint32_t completion_tokens = 0;
-  std::string prefill_worker;  // empty: the decode worker ran the prompt
-  std::string decode_worker;   // empty: the first token ended the request
+  uint32_t completion_tokens = 0;  // of all choices
+  std::string prefill_worker;      // empty: the decode worker ran the prompt
+  std::string decode_worker;       // empty: the first tokens ended the request
 };
 
 // One request's consumer. Called on the core's executor, never inside a call into the core.

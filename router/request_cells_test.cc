@@ -28,17 +28,20 @@ std::string Name(S state, E event) {
   return std::string(ToString(event)) + " in " + std::string(ToString(state));
 }
 
+enum class Kind { kSplit, kAlone, kTwoChoices };
+
 // One request of one router with a prefill worker p and a decode worker d, or with d alone. Nobody
 // answers Submit until the test says so.
 class Rig : public RouterCoreTest {
  public:
   // Counts the cells it goes through in `counts`, when there is one.
-  explicit Rig(bool alone, CellCounts* counts = nullptr) {
+  explicit Rig(Kind kind, CellCounts* counts = nullptr) : kind_(kind) {
+    if (kind == Kind::kTwoChoices) spec_.n = 2;
     options_.on_transition = [this, counts](S state, E event) {
       noted.emplace_back(state, event);
       if (counts != nullptr) counts->Add("router", ToString(state), ToString(event));
     };
-    if (!alone) p = &AddWorker("p", true);
+    if (kind != Kind::kAlone) p = &AddWorker("p", true);
     d = &AddWorker("d", false);
     Start();
     for (FakeWorker* worker : Workers()) worker->submit_answer.reset();
@@ -50,11 +53,14 @@ class Rig : public RouterCoreTest {
     const auto deadline = event == E::kEnd ? std::optional(milliseconds(900)) : std::nullopt;
     number = Ask(seen, kPrompt, 8, deadline);
     if (p == nullptr) return ReachAlone(state);
+    if (kind_ == Kind::kTwoChoices) return ReachTwo(state, event);
     if (state == S::kFinished && event == E::kStarted) return ReachFinishedWithoutSink();
     if (state == S::kQueued) return;
     if (event == E::kStarted) return AnswerOk();
     p->Started(id(), *d);
-    if (state >= S::kHandoff) p->FirstToken(id(), kPrompt, 100);
+    // Later states are also reached when the sink overtakes the source's first token.
+    const bool overtakes = event == E::kFirstToken || event == E::kFirstTokenEnds;
+    if (state >= S::kHandoff && !overtakes) p->FirstToken(id(), kPrompt, 100);
     if (state >= S::kDecoding) d->Token(id(), kPrompt, 100);
     if (state == S::kFinished) d->Token(id(), kPrompt + 1, 101, true);
     Run(milliseconds(1));
@@ -107,6 +113,22 @@ class Rig : public RouterCoreTest {
     d->Token(id(), kPrompt, 100);
     Run(milliseconds(1));
   }
+  // The source says nothing of what the sink has sent; in kFinished one choice has two tokens.
+  void ReachTwo(S state, E event) {
+    if (state == S::kQueued) return;
+    p->Started(id(), *d);
+    const bool one_is_known = event == E::kFirstToken || event == E::kFirstTokenAgain;
+    if (state == S::kHandoff || (state == S::kPrefilling && one_is_known)) {
+      p->FirstToken(id(), kPrompt, 100);
+    }
+    if (state == S::kHandoff) p->FirstToken(id(), kPrompt, 200, false, 1);
+    if (state >= S::kDecoding) d->Token(id(), kPrompt, 100);
+    if (state == S::kFinished) {
+      d->Token(id(), kPrompt, 200, true, 1);
+      d->Token(id(), kPrompt + 1, 101, true);
+    }
+    Run(milliseconds(1));
+  }
   // A source that samples the second token as well and ends before it named a sink: an attempt
   // after one that delivered the first.
   void ReachFinishedWithoutSink() {
@@ -117,6 +139,8 @@ class Rig : public RouterCoreTest {
     p->FirstToken(id(), kPrompt + 1, 101, true);
     Run(milliseconds(1));
   }
+
+  const Kind kind_;
 
   Marks Now() {
     Marks marks;
@@ -190,6 +214,9 @@ void StartedAtALostSink(Rig& r) {
 void FirstToken(Rig& r) { r.p->FirstToken(r.id(), kPrompt, 100); }
 void NextFirstToken(Rig& r) { r.p->FirstToken(r.id(), r.next(), 101); }
 void LastFirstToken(Rig& r) { r.p->FirstToken(r.id(), r.next(), 101, true); }
+void FirstTokenOfTheOther(Rig& r) { r.p->FirstToken(r.id(), kPrompt, 200, false, 1); }
+void FirstTokenEndsOne(Rig& r) { r.p->FirstToken(r.id(), kPrompt, 100, true); }
+void TokenOfNoChoice(Rig& r) { r.d->Token(r.id(), kPrompt, 300, false, 2); }
 void Token(Rig& r) { r.d->Token(r.id(), r.next(), 102); }
 void RepeatedToken(Rig& r) { r.d->Token(r.id(), kPrompt, 100); }
 void LastToken(Rig& r) { r.d->Token(r.id(), r.next(), 102, true); }
@@ -248,9 +275,12 @@ const Line kSplit[] = {
     {E::kSubmitRefused, NoAnswer, {kQ, kP, kH, kD, kNone}},
     {E::kStarted, Started, {"prefilling attach", "prefilling attach", kNone, kNone, kF}},
     {E::kStarted, StartedAtALostSink, {kSinkGone, kSinkGone, kNone, kNone, kNone}},
-    {E::kFirstToken, FirstToken, {kNone, "handoff token0", kHOdd, kD, kF}},
-    {E::kFirstToken, NextFirstToken, {kNone, "handoff token0", kHOdd, kD, kF}},
-    {E::kFirstTokenEnds, LastFirstToken, {"ended token0 OK", "ended token0 OK", kHOdd, kD, kF}},
+    {E::kFirstToken, FirstToken, {kNone, "handoff token0", kNone, kD, kF}},
+    {E::kFirstToken, NextFirstToken, {kNone, "handoff token0", kNone, kD, kF}},
+    {E::kFirstTokenEnds, LastFirstToken, {"ended token0 OK", "ended token0 OK", kNone, kD, kF}},
+    {E::kFirstTokenAgain, FirstToken, {kNone, kNone, kHOdd, kD, kF}},
+    {E::kFirstTokenAgain, NextFirstToken, {kNone, kNone, kHOdd, kD, kF}},
+    {E::kFirstTokenAgain, LastFirstToken, {kNone, kNone, kHOdd, kD, kF}},
     {E::kToken, Token, {kNone, "decoding token0", "decoding token1", "decoding token1", kF}},
     {E::kToken, RepeatedToken, {kNone, "decoding token0", kD, kD, kF}},
     {E::kTokenEnds,
@@ -293,12 +323,24 @@ const Line kAlone[] = {
      {"ended cancel-d CANCELLED", kNone, kNone, "ended cancel-d CANCELLED", kNone}},
 };
 
-void Drive(const Line& line, bool alone, CellCounts& counts) {
+const Line kTwoChoices[] = {
+    {E::kFirstTokenOfSome, FirstToken, {kNone, "prefilling token0", kNone, kD, kF}},
+    {E::kFirstTokenOfSome,
+     FirstTokenEndsOne,
+     {"prefilling token0", "prefilling token0", kNone, kNone, kNone}},
+    {E::kFirstTokenAgain, FirstToken, {kNone, "prefilling odd", kHOdd, kNone, kNone}},
+    {E::kFirstToken, FirstTokenOfTheOther, {kNone, "handoff token0", kNone, kNone, kNone}},
+    {E::kToken, Token, {kNone, kNone, kNone, "decoding token1", kNone}},
+    {E::kEnd, TokenOfNoChoice, {kNone, kInternal, kInternal, kInternal, kNone}},
+    {E::kEnd, Cancel, {kCancelled, kCancelled, kCancelled, kCancelled, kF}},
+};
+
+void Drive(const Line& line, Kind kind, CellCounts& counts) {
   for (size_t s = 0; s < line.expected.size(); ++s) {
     if (line.expected[s] == nullptr) continue;
     const auto state = static_cast<S>(s);
     SCOPED_TRACE(Name(state, line.event) + " -> " + line.expected[s]);
-    Rig rig(alone, &counts);
+    Rig rig(kind, &counts);
     rig.Reach(state, line.event);
     EXPECT_EQ(rig.Told(line.act), line.expected[s]);
     EXPECT_EQ(rig.driven, Name(state, line.event));
@@ -307,10 +349,11 @@ void Drive(const Line& line, bool alone, CellCounts& counts) {
 
 TEST(RequestCellsTest, EveryCellDoesWhatItsLineSays) {
   CellCounts counts;
-  for (const Line& line : kSplit) Drive(line, /*alone=*/false, counts);
-  for (const Line& line : kAlone) Drive(line, /*alone=*/true, counts);
+  for (const Line& line : kSplit) Drive(line, Kind::kSplit, counts);
+  for (const Line& line : kAlone) Drive(line, Kind::kAlone, counts);
+  for (const Line& line : kTwoChoices) Drive(line, Kind::kTwoChoices, counts);
   // The second time in the turn of the first: end in failed.
-  Rig rig(false, &counts);
+  Rig rig(Kind::kSplit, &counts);
   rig.Reach(S::kPrefilling);
   EXPECT_EQ(rig.Told(CancelTwice), kCancelled);
   EXPECT_EQ(counts.Problems({RequestCells()}, "su"), "");
@@ -347,7 +390,7 @@ constexpr S kLive[] = {S::kQueued, S::kPrefilling, S::kHandoff, S::kDecoding, S:
 TEST(RequestCellsTest, OtherAttemptsAndOtherRequestsChangeNothingInAnyState) {
   for (const S state : kLive) {
     SCOPED_TRACE(ToString(state));
-    Rig rig(false);
+    Rig rig(Kind::kSplit);
     rig.Reach(state);
     const size_t tokens = rig.seen.tokens.size();
     AttemptId older = rig.id(), unknown = rig.id(), foreign = rig.id();
@@ -375,7 +418,7 @@ TEST(RequestCellsTest, OtherAttemptsAndOtherRequestsChangeNothingInAnyState) {
 TEST(RequestCellsTest, WhatAWorkerInThisPartDoesNotSayIsOddAndChangesNothing) {
   for (const S state : {S::kPrefilling, S::kHandoff, S::kDecoding, S::kFinished}) {
     SCOPED_TRACE(ToString(state));
-    Rig rig(false);
+    Rig rig(Kind::kSplit);
     rig.Reach(state);
     rig.noted.clear();
     const AttemptId id = rig.id();

@@ -61,7 +61,8 @@ RequestFlow::RequestFlow(uint64_t number, RequestSpec spec,
       spec_(std::move(spec)),
       observer_(std::move(observer)),
       context_(context),
-      host_(host) {}
+      host_(host),
+      delivered_(spec_.choices(), spec_.prompt.size(), spec_.stop.max_tokens) {}
 
 void RequestFlow::Admit() {
   context_.metrics.prompt_tokens.Increment(static_cast<double>(spec_.prompt.size()));
@@ -76,6 +77,7 @@ void RequestFlow::Admit() {
 PlacementRequest RequestFlow::placement_request() const {
   PlacementRequest request;
   request.prompt_tokens = spec_.prompt.size();
+  request.n = spec_.choices();
   request.max_tokens = spec_.stop.max_tokens;
   request.avoid = avoid_;
   return request;
@@ -94,13 +96,23 @@ void RequestFlow::Submit(const Placement& placement) {
   const size_t first = placement.source.value_or(placement.sinks[0]);
   attempt.source_epoch = context_.links[first]->view().epoch;
   if (!placement.source.has_value()) attempt.sink = first;
-  attempt.prompt = CountLease(*context_.links[first], &WorkerLink::AddPrompt);
-  attempt.stream = CountLease(*context_.links[placement.sinks[0]], &WorkerLink::AddStream);
+  attempt.prompt = CountLease(*context_.links[first], &WorkerLink::AddPrompt, 1);
+  attempt.stream = StreamLease(*context_.links[placement.sinks[0]]);
   attempt_ = std::move(attempt);
   context_.metrics.attempts.Increment();
   context_.links[first]->Submit(
       MakeSubmit(),
       [&host = host_, id = attempt_id()](absl::Status status) { host.SubmitAnswered(id, status); });
+}
+
+CountLease RequestFlow::StreamLease(WorkerLink& sink) const {
+  return CountLease(sink, &WorkerLink::AddStream, spec_.choices());
+}
+
+LogprobParams RequestFlow::LogprobsWanted() const {
+  LogprobParams wanted = spec_.logprobs;
+  if (spec_.ranked() && !wanted.output.has_value()) wanted.output = 0;
+  return wanted;
 }
 
 worker::v1::SubmitRequest RequestFlow::MakeSubmit() const {
@@ -109,9 +121,9 @@ worker::v1::SubmitRequest RequestFlow::MakeSubmit() const {
   state.attempt = attempt_id();
   state.sampling = spec_.sampling;
   state.stop = spec_.stop;
-  state.logprobs = spec_.logprobs;
+  state.logprobs = LogprobsWanted();
   state.prompt = spec_.prompt;
-  state.choices.resize(1);
+  state.choices.resize(spec_.choices());
   // The lowest priority has no credit, so that an age is never negative.
   state.age = now - spec_.arrived + context_.options.age_credit * (spec_.priority - kMinPriority);
   if (spec_.deadline.has_value()) state.remaining = *spec_.deadline - now;
@@ -204,25 +216,31 @@ void RequestFlow::OnStarted(const worker::v1::Started& started) {
   attempt_.sink = sink->worker;
   attempt_.started = context_.executor.Now();
   attempt_.reserve_wait = Reported(started.reserve_wait_ns());
-  attempt_.stream = CountLease(link, &WorkerLink::AddStream);
+  attempt_.stream = StreamLease(link);
   link.Attach(attempt_id());
 }
 
 void RequestFlow::OnToken(const worker::v1::Token& token, bool from_source) {
-  const bool last = token.finish_reason() != worker::v1::FINISH_REASON_UNSPECIFIED;
-  const FlowEvent event = from_source ? (last ? FlowEvent::kFirstTokenEnds : FlowEvent::kFirstToken)
-                                      : (last ? FlowEvent::kTokenEnds : FlowEvent::kToken);
   if (ended()) {  // late: there is nothing left that it could contradict
-    Step(event, absl::OkStatus());
+    if (token.choice() < spec_.choices()) Step(EventOf(token, from_source), absl::OkStatus());
     return;
   }
   const absl::StatusOr<bool> fresh = CheckToken(token);
   if (!fresh.ok()) return EndContradicted(fresh.status());
-  const FlowAction action = Step(event, absl::OkStatus());
+  const FlowAction action = Step(EventOf(token, from_source), absl::OkStatus());
   if (action != FlowAction::kDeliver && action != FlowAction::kFinish) return;
   attempt_.prompt.Release();
   if (*fresh) Deliver(token);
   if (action == FlowAction::kFinish) Finish(absl::OkStatus());
+}
+
+FlowEvent RequestFlow::EventOf(const worker::v1::Token& token, bool from_source) {
+  const bool ends_all = delivered_.EndsAll(token);
+  if (!from_source) return ends_all ? FlowEvent::kTokenEnds : FlowEvent::kToken;
+  if (!attempt_.first_tokens.insert(token.choice()).second) return FlowEvent::kFirstTokenAgain;
+  if (ends_all) return FlowEvent::kFirstTokenEnds;
+  const bool all = attempt_.first_tokens.size() == spec_.choices();
+  return all ? FlowEvent::kFirstToken : FlowEvent::kFirstTokenOfSome;
 }
 
 void RequestFlow::EndContradicted(const absl::Status& why) {
@@ -259,7 +277,7 @@ absl::Status RequestFlow::CheckLogprobs(const worker::v1::Token& token) const {
   if (prompt_logprobs_ != PromptLogprobsWanted()) {
     return ProtocolError("a token before the prompt's log probabilities");
   }
-  if (token.has_logprobs() != spec_.logprobs.output.has_value()) {
+  if (token.has_logprobs() != LogprobsWanted().output.has_value()) {
     return ProtocolError("log probabilities must come with a token exactly when asked for");
   }
   const auto logprobs = proto::GetTokenLogprobs("logprobs", token.logprobs(), kAnyToken);
@@ -267,47 +285,24 @@ absl::Status RequestFlow::CheckLogprobs(const worker::v1::Token& token) const {
 }
 
 absl::StatusOr<bool> RequestFlow::CheckToken(const worker::v1::Token& token) const {
-  const uint64_t prompt = spec_.prompt.size();
-  const uint64_t next = prompt + delivered_.size();
-  if (token.choice() != 0) return ProtocolError("a token of a choice that does not exist");
-  if (token.position() < prompt || token.position() > next) {
-    return ProtocolError("a token at position " + std::to_string(token.position()) +
-                         " where the next one is " + std::to_string(next));
-  }
+  BATON_ASSIGN_OR_RETURN(const bool fresh, delivered_.Check(token));
   const bool last = token.finish_reason() != worker::v1::FINISH_REASON_UNSPECIFIED;
   if (!attempt_.sink.has_value() && !last) {
     return ProtocolError("a token that goes on before any sink was named");
   }
-  if (token.position() == next) {
-    if (token.visible_bytes() < visible_bytes_) return ProtocolError("visible bytes fell");
-    if (delivered_.size() >= spec_.stop.max_tokens) return ProtocolError("more than max_tokens");
-    BATON_RETURN_IF_ERROR(CheckLogprobs(token));
-    return true;
-  }
-  // The client knows this position as one that did not end its choice.
-  if (delivered_[token.position() - prompt] != token.token() || last) {
-    return ErrorWithReason(
-        absl::StatusCode::kInternal,
-        "a repeated token differs at position " + std::to_string(token.position()),
-        kReasonTokenMismatch);
-  }
-  return false;
+  if (fresh) BATON_RETURN_IF_ERROR(CheckLogprobs(token));
+  return fresh;
 }
 
 void RequestFlow::Deliver(const worker::v1::Token& token) {
   const Time now = context_.executor.Now();
-  if (delivered_.empty()) {
-    NoteFirstToken(now);
-  } else {
-    const Duration gap = now - last_token_;
-    context_.metrics.inter_token_latency.Observe(ToSeconds(gap));
-    if (delivered_.size() == 1 && attempt_.source.has_value()) {
-      summary_.timings.first_decode_step = gap;
-    }
+  if (delivered_.tokens() == 0) NoteFirstToken(now);
+  const bool is_first_step = !delivered_.went_on() && attempt_.source.has_value();
+  const std::optional<Duration> gap = delivered_.Add(token, now);
+  if (gap.has_value()) {
+    context_.metrics.inter_token_latency.Observe(ToSeconds(*gap));
+    if (is_first_step) summary_.timings.first_decode_step = *gap;
   }
-  last_token_ = now;
-  delivered_.push_back(token.token());
-  visible_bytes_ = token.visible_bytes();
   context_.metrics.generation_tokens.Increment();
   TokenEvent event;
   event.choice = token.choice();
@@ -440,14 +435,14 @@ void RequestFlow::Finish(const absl::Status& status) {
 
 void RequestFlow::TellEnd(const absl::Status& status) {
   report_timer_.Cancel();
-  summary_.completion_tokens = static_cast<uint32_t>(delivered_.size());
+  summary_.completion_tokens = static_cast<uint32_t>(delivered_.tokens());
   RequestTimings& t = summary_.timings;
   t.total = context_.executor.Now() - spec_.arrived;
   t.first_decode_step = std::max(t.first_decode_step - t.handoff, Duration{0});
   if (attempt_.source.has_value()) {
     summary_.prefill_worker = context_.links[*attempt_.source]->view().name;
   }
-  if (attempt_.sink.has_value() && (!attempt_.source.has_value() || delivered_.size() > 1)) {
+  if (attempt_.sink.has_value() && (!attempt_.source.has_value() || delivered_.went_on())) {
     summary_.decode_worker = context_.links[*attempt_.sink]->view().name;
   }
   if (status.ok()) {
@@ -470,7 +465,8 @@ void RequestFlow::Account(const absl::Status& status) const {
                                       {"code", absl::StatusCodeToString(status.code())},
                                       {"reason", ReasonOf(status)},
                                       {"prompt_tokens", spec_.prompt.size()},
-                                      {"tokens", delivered_.size()},
+                                      {"choices", spec_.choices()},
+                                      {"tokens", delivered_.tokens()},
                                       {"prefill", summary_.prefill_worker},
                                       {"decode", summary_.decode_worker},
                                       {"ttft_s", ToSeconds(t.time_to_first_token)},

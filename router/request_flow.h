@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "router/core_metrics.h"
 #include "router/core_options.h"
+#include "router/delivered.h"
 #include "router/placement.h"
 #include "router/request.h"
 #include "router/request_state.h"
@@ -24,27 +25,32 @@
 
 namespace baton::router {
 
-// Adds one to a worker's count of prompts or streams while it lives. Move-only.
+// Adds to a worker's count of prompts or streams while it lives. Move-only.
 class CountLease {
  public:
   using Add = void (WorkerLink::*)(int);
   CountLease() = default;
-  CountLease(WorkerLink& link, Add add) : link_(&link), add_(add) { (link_->*add_)(1); }
+  CountLease(WorkerLink& link, Add add, uint32_t count)
+      : link_(&link), add_(add), count_(static_cast<int>(count)) {
+    (link_->*add_)(count_);
+  }
   CountLease(CountLease&& other) noexcept { *this = std::move(other); }
   CountLease& operator=(CountLease&& other) noexcept {
     Release();
     link_ = std::exchange(other.link_, nullptr);
     add_ = other.add_;
+    count_ = other.count_;
     return *this;
   }
   ~CountLease() { Release(); }
   void Release() {
-    if (link_ != nullptr) (std::exchange(link_, nullptr)->*add_)(-1);
+    if (link_ != nullptr) (std::exchange(link_, nullptr)->*add_)(-count_);
   }
 
  private:
   WorkerLink* link_ = nullptr;
   Add add_ = nullptr;
+  int count_ = 0;
 };
 
 // What a flow needs around it. Everything outlives the flows.
@@ -56,9 +62,9 @@ struct FlowContext {
   const std::vector<std::unique_ptr<WorkerLink>>& links;
 };
 
-// Owner thread: the executor's. Invariants: `delivered` is exactly what the observer saw, in order;
-// OnFinished is called once; after it no worker holds anything of the request that has not been
-// told to let go of it.
+// Owner thread: the executor's. Invariants: `delivered_` is exactly what the observer saw, in
+// order; OnFinished is called once; after it no worker holds anything of the request that has not
+// been told to let go of it.
 class RequestFlow {
  public:
   class Host {
@@ -71,7 +77,7 @@ class RequestFlow {
     // The worker answered Submit; the flow may have ended meanwhile.
     virtual void SubmitAnswered(const AttemptId& attempt, const absl::Status& status) = 0;
     virtual void LearnKvBytes(double bytes_per_token) = 0;
-    // The observer has it. flow.delivered() counts it.
+    // The observer has it. flow.delivered() counts it, those of all choices together.
     virtual void TokenDelivered(RequestFlow& flow) = 0;
   };
 
@@ -80,7 +86,7 @@ class RequestFlow {
 
   uint64_t number() const { return number_; }
   const RequestSpec& spec() const { return spec_; }
-  size_t delivered() const { return delivered_.size(); }
+  size_t delivered() const { return delivered_.tokens(); }
   uint32_t attempts() const { return attempt_.number; }
   RequestState state() const { return state_; }
   bool ended() const {
@@ -120,10 +126,12 @@ class RequestFlow {
     std::optional<Time> answered;
     std::optional<Time> started;
     Duration reserve_wait{0};
+    std::set<uint32_t> first_tokens;  // choices of which the source has sent it
     CountLease prompt;
     CountLease stream;
   };
 
+  CountLease StreamLease(WorkerLink& sink) const;
   worker::v1::SubmitRequest MakeSubmit() const;
   void OnStarted(const worker::v1::Started& started);
   void OnPromptLogprobs(const worker::v1::PromptLogprobs& event);
@@ -133,12 +141,16 @@ class RequestFlow {
 
   // Looks the cell up and moves; retries and fails when the cell says so.
   FlowAction Step(FlowEvent event, const absl::Status& why);
-  // Whether the position is new. Not OK: it contradicts what the client saw, or nobody is there to
-  // go on.
+  // Which event a token of a choice that exists is; notes the first tokens of the source.
+  FlowEvent EventOf(const worker::v1::Token& token, bool from_source);
+  // Whether the token is new. Not OK: it contradicts what the client saw, or nobody is there to go
+  // on.
   absl::StatusOr<bool> CheckToken(const worker::v1::Token& token) const;
   // Whether everything that was asked for beside the token is there.
   absl::Status CheckLogprobs(const worker::v1::Token& token) const;
   void EndContradicted(const absl::Status& why);
+  // What the workers are asked for: choices are ranked by their log probabilities.
+  LogprobParams LogprobsWanted() const;
   size_t PromptLogprobsWanted() const {
     return spec_.logprobs.prompt.has_value() ? spec_.prompt.size() - 1 : 0;
   }
@@ -150,7 +162,7 @@ class RequestFlow {
   void Finish(const absl::Status& status);
   void TellEnd(const absl::Status& status);
   bool AwaitsHandoffReport() const {
-    return attempt_.source.has_value() && delivered_.size() > 1 && !handed_off_ &&
+    return attempt_.source.has_value() && delivered_.went_on() && !handed_off_ &&
            context_.links[*attempt_.source]->view().ready;
   }
   void NoteFirstToken(Time now);
@@ -168,10 +180,8 @@ class RequestFlow {
   Attempt attempt_;
   uint32_t failed_attempts_ = 0;  // lack of room is not one
   std::set<size_t> avoid_;
-  std::vector<TokenId> delivered_;  // next_position = prompt length + size
-  size_t prompt_logprobs_ = 0;      // delivered, of prompt[1..]
-  uint64_t visible_bytes_ = 0;
-  Time last_token_;
+  Delivered delivered_;
+  size_t prompt_logprobs_ = 0;  // delivered, of prompt[1..]
   RequestSummary summary_;
   TimerHandle deadline_;
   bool handed_off_ = false;

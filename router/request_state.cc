@@ -14,6 +14,7 @@ enum class Cell : uint8_t {
   kPrefilling,  // move
   kDecoding,    // move
   kAttach,      // to kPrefilling
+  kBegin,       // deliver, to kPrefilling
   kHandoff,     // deliver, to kHandoff
   kStream,      // deliver, to kDecoding
   kLast,        // deliver, to kFinished
@@ -32,8 +33,10 @@ constexpr std::array<Row, kNumFlowEvents> kTable = {{
     {Cell::kDecoding, kN, kN, kS},                                 // kSubmittedAlone
     {kR, kS, kS, kS},                                              // kSubmitRefused
     {Cell::kAttach, Cell::kAttach, kN, kN},                        // kStarted
-    {kN, Cell::kHandoff, kO, kS},                                  // kFirstToken
-    {kL, kL, kO, kS},                                              // kFirstTokenEnds
+    {Cell::kBegin, Cell::kBegin, kN, kS},                          // kFirstTokenOfSome
+    {kN, Cell::kHandoff, kN, kS},                                  // kFirstToken
+    {kL, kL, kN, kS},                                              // kFirstTokenEnds
+    {kN, kO, kO, kS},                                              // kFirstTokenAgain
     {Cell::kStream, Cell::kStream, Cell::kStream, Cell::kStream},  // kToken
     {kL, kL, kL, kL},                                              // kTokenEnds
     {kR, kR, kO, kO},                                              // kNoRoom
@@ -56,6 +59,8 @@ Transition Apply(Cell cell, RequestState state) {
       return {S::kDecoding, A::kMove};
     case Cell::kAttach:
       return {S::kPrefilling, A::kAttach};
+    case Cell::kBegin:
+      return {S::kPrefilling, A::kDeliver};
     case Cell::kHandoff:
       return {S::kHandoff, A::kDeliver};
     case Cell::kStream:
@@ -88,11 +93,24 @@ std::string_view ToString(RequestState state) {
 }
 
 std::string_view ToString(FlowEvent event) {
-  constexpr std::array<std::string_view, kNumFlowEvents> kNames = {
-      "submitted_split", "submitted_alone",  "submit_refused", "started",
-      "first_token",     "first_token_ends", "token",          "token_ends",
-      "no_room",         "source_try_again", "source_failed",  "source_lost",
-      "sink_try_again",  "sink_failed",      "sink_lost",      "end"};
+  constexpr std::array<std::string_view, kNumFlowEvents> kNames = {"submitted_split",
+                                                                   "submitted_alone",
+                                                                   "submit_refused",
+                                                                   "started",
+                                                                   "first_token_of_some",
+                                                                   "first_token",
+                                                                   "first_token_ends",
+                                                                   "first_token_again",
+                                                                   "token",
+                                                                   "token_ends",
+                                                                   "no_room",
+                                                                   "source_try_again",
+                                                                   "source_failed",
+                                                                   "source_lost",
+                                                                   "sink_try_again",
+                                                                   "sink_failed",
+                                                                   "sink_lost",
+                                                                   "end"};
   return kNames[static_cast<size_t>(event)];
 }
 

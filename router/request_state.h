@@ -6,8 +6,10 @@
 //  kSubmittedAlone    Decoding       -              -              ignore
 //  kSubmitRefused     retry          ignore         ignore         ignore
 //  kStarted           Prefilling+att attach         -              -
-//  kFirstToken        -              Handoff        odd            ignore
-//  kFirstTokenEnds    Finished       Finished       odd            ignore
+//  kFirstTokenOfSome  Prefilling+tok deliver        -              ignore
+//  kFirstToken        -              Handoff        -              ignore
+//  kFirstTokenEnds    Finished       Finished       -              ignore
+//  kFirstTokenAgain   -              odd            odd            ignore
 //  kToken             Decoding       Decoding       Decoding       deliver
 //  kTokenEnds         Finished       Finished       Finished       Finished
 //  kNoRoom            retry          retry          odd            odd
@@ -19,13 +21,17 @@
 //  kSinkLost          retry          Failed         Failed         Failed
 //  kEnd               Failed         Failed         Failed         Failed
 //
+// One prompt phase, then n choices: kPrefilling lasts until the source has sent the first token of
+// every choice, and the request is over when every choice is. Which event a token is depends on
+// what the client has of the other choices (delivered.h).
+//
 // kQueued: no worker has taken the request; an attempt may be on its way, and its events may
 // overtake the answer to Submit. "retry" goes to kQueued with a new attempt number. "odd": a worker
 // broke the protocol; counted, otherwise ignored. "-": impossible, our own order of calls excludes
 // it. kFinished and kFailed ignore every event (a success may still wait for the report of its
 // handoff). What never gets here: events that a worker in this part does not send, a Started that
-// comes again or names no sink of Submit (all odd), a token that contradicts what the client saw or
-// that goes on before any Started (kEnd, INTERNAL).
+// comes again or names no sink of Submit (all odd), a token that contradicts what the client saw,
+// is of no choice, or goes on before any Started (kEnd, INTERNAL).
 #ifndef BATON_ROUTER_REQUEST_STATE_H_
 #define BATON_ROUTER_REQUEST_STATE_H_
 
@@ -51,10 +57,13 @@ enum class FlowEvent : uint8_t {
   kSubmittedAlone,
   kSubmitRefused,  // or no answer
   kStarted,
-  kFirstToken,      // from the source
-  kFirstTokenEnds,  // the same, with a finish reason
-  kToken,           // from the sink
-  kTokenEnds,
+  // From the source: of a choice whose first token it has not sent in this attempt.
+  kFirstTokenOfSome,  // others are still to come
+  kFirstToken,        // the last of them; a choice goes on
+  kFirstTokenEnds,    // every choice is over with it
+  kFirstTokenAgain,   // of a choice whose first token it has sent
+  kToken,             // from the sink
+  kTokenEnds,         // every choice is over with it
   kNoRoom,
   kSourceTryAgain,  // the source gave up for a reason that another attempt may not meet
   kSourceFailed,
@@ -64,14 +73,14 @@ enum class FlowEvent : uint8_t {
   kSinkLost,
   kEnd,  // cancel, deadline, slow client, shutdown
 };
-inline constexpr int kNumFlowEvents = 16;
+inline constexpr int kNumFlowEvents = 18;
 
 enum class FlowAction : uint8_t {
   kIgnore,
   kMove,  // only the state changes
   kAttach,
   kDeliver,  // the token goes to the client
-  kFinish,   // the token goes to the client and is the last
+  kFinish,   // the token goes to the client and every choice is over
   kRetry,
   kFail,
   kOdd,

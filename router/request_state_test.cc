@@ -38,6 +38,7 @@ std::string Word(RequestState state, FlowEvent event) {
       return t.next == RequestState::kPrefilling ? "Prefilling" : "Decoding";
     case FlowAction::kDeliver:
       if (t.next == RequestState::kHandoff) return "Handoff";
+      if (t.next == RequestState::kPrefilling) return stays ? "deliver" : "Prefilling+tok";
       return t.next != RequestState::kDecoding ? "?" : stays ? "deliver" : "Decoding";
   }
   return "?";

@@ -209,9 +209,12 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     BATON_RETURN_IF_ERROR(CheckAgainstPrompt(spec));
     PlacementRequest request;
     request.prompt_tokens = spec.prompt.size();
+    request.n = spec.choices();
     request.max_tokens = spec.stop.max_tokens;
     const Placement placement = Place(views_, request, PlacementOptionsNow());
-    if (placement.verdict == PlacementVerdict::kNeverFits) return NeverFits(request, placement);
+    if (placement.verdict == PlacementVerdict::kNeverFits) {
+      return NeverFits(spec, request, placement);
+    }
     if (placement.verdict == PlacementVerdict::kNoWorker) return NoWorker();
     BATON_RETURN_IF_ERROR(admission_.Room(spec.prompt.size()));
     return admission_.InTime(spec);
@@ -224,6 +227,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
                                                         "; max_tokens and the context leave " +
                                                         std::to_string(spec.stop.max_tokens));
     }
+    BATON_RETURN_IF_ERROR(CheckAnswerSize(spec));
     if (!spec.logprobs.prompt.has_value()) return absl::OkStatus();
     const uint64_t entries = spec.prompt.size() * (uint64_t{*spec.logprobs.prompt} + 1);
     if (entries <= kMaxPromptLogprobs) return absl::OkStatus();
@@ -233,18 +237,44 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
                         std::to_string(kMaxPromptLogprobs));
   }
 
+  // One message must not grow beyond what a client receives.
+  static absl::Status CheckAnswerSize(const RequestSpec& spec) {
+    if (spec.streamed || !spec.logprobs.output.has_value()) return absl::OkStatus();
+    const uint64_t entries =
+        uint64_t{spec.n} * spec.stop.max_tokens * (uint64_t{*spec.logprobs.output} + 1);
+    if (entries <= kMaxLogprobsInOneMessage) return absl::OkStatus();
+    return BadField("generation.logprobs.output",
+                    "asks for up to " + std::to_string(entries) + " log probabilities (" +
+                        std::to_string(spec.n) + " choices of " +
+                        std::to_string(spec.stop.max_tokens) + " tokens) in one message; at most " +
+                        std::to_string(kMaxLogprobsInOneMessage) +
+                        ", and a stream has no such limit");
+  }
+
   static absl::Status NoWorker() {
     return ErrorWithReason(absl::StatusCode::kUnavailable, "no worker can serve now",
                            kReasonNoWorker);
   }
 
-  // Names the prompt when not even one token fits behind it.
-  absl::Status NeverFits(PlacementRequest request, const Placement& placement) const {
-    request.max_tokens = 1;
-    const bool prompt_fits =
-        Place(views_, request, PlacementOptionsNow()).verdict != PlacementVerdict::kNeverFits;
-    return BadField(prompt_fits ? "generation.stop.max_tokens" : "generation.prompt",
-                    "prompt and max_tokens need " + std::to_string(placement.needed_blocks) +
+  bool EverFits(const PlacementRequest& request) const {
+    return Place(views_, request, PlacementOptionsNow()).verdict != PlacementVerdict::kNeverFits;
+  }
+
+  // Names the number of choices when one alone would fit, the prompt when not even one token does.
+  absl::Status NeverFits(const RequestSpec& spec, PlacementRequest request,
+                         const Placement& placement) const {
+    std::string field = spec.ranked() ? "generation.best_of" : "generation.n";
+    request.n = 1;
+    if (!EverFits(request)) {
+      request.max_tokens = 1;
+      field = EverFits(request) ? "generation.stop.max_tokens" : "generation.prompt";
+    }
+    const std::string what =
+        spec.choices() > 1
+            ? "the prompt and " + std::to_string(spec.choices()) + " choices of max_tokens"
+            : "prompt and max_tokens";
+    return BadField(field,
+                    what + " need " + std::to_string(placement.needed_blocks) +
                         " KV blocks; the largest worker has " +
                         std::to_string(placement.largest_pool),
                     kReasonNeverFits);
@@ -279,8 +309,9 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
         admission_.Submitted(flow);
         flow.Submit(placement);
       } else {
-        flow.End(placement.verdict == PlacementVerdict::kNeverFits ? NeverFits(request, placement)
-                                                                   : NoWorker());
+        flow.End(placement.verdict == PlacementVerdict::kNeverFits
+                     ? NeverFits(flow.spec(), request, placement)
+                     : NoWorker());
       }
     }
     UpdateRunning();

@@ -23,10 +23,12 @@ using std::chrono::seconds;
 struct Seen {
   int admitted = 0;
   int ends = 0;
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens;  // of all choices, as they came
   std::vector<uint32_t> positions;
-  std::vector<float> logprobs;         // of tokens that have one
-  std::vector<float> prompt_logprobs;  // checked: before the tokens
+  std::map<uint32_t, std::vector<TokenId>> choices;
+  std::map<uint32_t, Finish> finishes;  // of choices that are over
+  std::vector<float> logprobs;          // of tokens that have one
+  std::vector<float> prompt_logprobs;   // checked: before the tokens
   absl::Status status;
   RequestSummary summary;
 };
@@ -42,8 +44,11 @@ class SeenObserver : public RequestObserver {
   void OnToken(const TokenEvent& event) override {
     EXPECT_EQ(seen_.ends, 0);
     if (event.logprobs.has_value()) seen_.logprobs.push_back(event.logprobs->logprob);
+    EXPECT_FALSE(seen_.finishes.contains(event.choice));
     seen_.tokens.push_back(event.token);
     seen_.positions.push_back(event.position);
+    seen_.choices[event.choice].push_back(event.token);
+    if (event.finish != Finish::kNone) seen_.finishes[event.choice] = event.finish;
   }
   void OnFinished(const absl::Status& status, const RequestSummary& summary) override {
     ++seen_.ends;

@@ -35,10 +35,21 @@ absl::Status CheckRange(const std::string& path, float value, bool zero_allowed)
 }
 
 absl::Status CheckUnsupported(const v1::Generation& g) {
-  if (g.has_n() && g.n() == 0) return BadField("generation.n", "is 0; must be at least 1");
-  if (g.has_n() && g.n() > 1) return Unsupported("generation.n above 1");
   if (!g.cache_salt().empty()) return Unsupported("generation.cache_salt");
   return absl::OkStatus();
+}
+
+absl::Status CheckChoices(const v1::Generation& g, ValidGeneration& out) {
+  const std::string most = std::to_string(kMaxChoices) + "]";
+  if (g.has_n()) out.n = g.n();
+  if (out.n < 1 || out.n > kMaxChoices) {
+    return BadField("generation.n", "is " + std::to_string(out.n) + "; must be in [1, " + most);
+  }
+  out.best_of = g.has_best_of() ? g.best_of() : out.n;
+  if (out.best_of >= out.n && out.best_of <= kMaxChoices) return absl::OkStatus();
+  return BadField("generation.best_of", "is " + std::to_string(out.best_of) +
+                                            "; must be in [n, which is " + std::to_string(out.n) +
+                                            ", " + most);
 }
 
 // Of requests and tenants.
@@ -293,6 +304,7 @@ absl::StatusOr<ValidGeneration> Validate(const v1::Generation& generation, const
   out.request_id = generation.request_id();
   out.tenant = generation.tenant();
   out.priority = generation.priority();
+  BATON_RETURN_IF_ERROR(CheckChoices(generation, out));
   BATON_ASSIGN_OR_RETURN(out.sampling, CheckSampling(generation.sampling(), model));
   if (generation.sampling().has_seed()) out.seed = generation.sampling().seed();
   BATON_ASSIGN_OR_RETURN(out.stop, CheckStop(generation.stop(), model));

@@ -24,6 +24,8 @@ struct ValidGeneration {
   std::optional<uint64_t> seed;  // absent: the router draws one
   StopParams stop;               // max_tokens 0: not given
   LogprobParams logprobs;
+  uint32_t n = 1;
+  uint32_t best_of = 1;  // at least n
   std::string request_id;
   std::string tenant;
   int priority = 0;

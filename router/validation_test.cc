@@ -178,9 +178,32 @@ TEST_F(ValidationTest, PriorityAndTenantAreTakenWithinTheirLimits) {
 TEST_F(ValidationTest, KnownFieldsThatAreNotSupportedAreRefusedByName) {
   generation_.set_cache_salt("x");
   ExpectRefused(absl::StatusCode::kUnimplemented, "generation.cache_salt");
-  generation_.clear_cache_salt();
-  generation_.set_n(2);
-  ExpectRefused(absl::StatusCode::kUnimplemented, "generation.n");
+}
+
+TEST_F(ValidationTest, ChoicesAreFromOneToSixteenAndTheBestOfNoFewer) {
+  const auto bad = absl::StatusCode::kInvalidArgument;
+  for (const uint32_t n : {0u, 17u, UINT32_MAX}) {
+    generation_.set_n(n);
+    ExpectRefused(bad, "generation.n");
+  }
+  EXPECT_NE(Check().status().message().find("must be in [1, 16]"), absl::string_view::npos);
+  generation_.set_n(16);
+  EXPECT_EQ(Check()->n, 16u);
+  EXPECT_EQ(Check()->best_of, 16u);
+  generation_.set_n(3);
+  for (const uint32_t best_of : {0u, 2u, 17u, UINT32_MAX}) {
+    generation_.set_best_of(best_of);
+    ExpectRefused(bad, "generation.best_of");
+  }
+  for (const uint32_t best_of : {3u, 16u}) {
+    generation_.set_best_of(best_of);
+    EXPECT_EQ(Check()->best_of, best_of);
+  }
+  generation_.clear_n();
+  generation_.set_best_of(2);
+  EXPECT_EQ(Check()->n, 1u);
+  generation_.clear_best_of();
+  EXPECT_EQ(Check()->best_of, 1u);
 }
 
 TEST_F(ValidationTest, NumbersOutOfRangeAreRefusedByPath) {

@@ -156,6 +156,7 @@ absl::Status WorkerLink::TakeHello(const worker::v1::WorkerHello& hello) {
   view.transfer_address = hello.transfer_address();
   view.prompts_in_flight = view_.prompts_in_flight;
   view.streams = view_.streams;
+  view.choices = view_.choices;
   view_ = std::move(view);
   backoff_ = options_.reconnect_min;
   failure_logged_ = false;
@@ -197,8 +198,9 @@ void WorkerLink::AddPrompt(int by) {
   observer_.OnWorkerCounts(index_);
 }
 
-void WorkerLink::AddStream(int by) {
-  view_.streams += static_cast<uint32_t>(by);
+void WorkerLink::AddStream(int choices) {
+  view_.streams += static_cast<uint32_t>(choices > 0 ? 1 : -1);
+  view_.choices += static_cast<uint32_t>(choices);
   observer_.OnWorkerCounts(index_);
 }
 

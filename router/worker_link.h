@@ -70,7 +70,8 @@ class WorkerLink : private WorkerSession::Listener {
 
   // This router's requests there, for placement and the gauge.
   void AddPrompt(int by);
-  void AddStream(int by);
+  // A request of so many choices comes or, negative, goes.
+  void AddStream(int choices);
 
  private:
   struct LaterSubmit {

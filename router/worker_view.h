@@ -39,6 +39,7 @@ struct WorkerView {
   // This router's own.
   uint32_t prompts_in_flight = 0;  // submitted there without a first token
   uint32_t streams = 0;            // live requests it decodes or will decode
+  uint32_t choices = 0;            // of those requests
 };
 
 }  // namespace baton::router

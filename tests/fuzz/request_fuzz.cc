@@ -90,6 +90,7 @@ void CheckValid(const ValidGeneration& valid) {
   StopParams stop = valid.stop;
   stop.max_tokens = std::max(stop.max_tokens, 1u);  // 0: not given
   BATON_CHECK(ValidateStopParams(stop, TheModel().vocab().size()).ok());
+  BATON_CHECK(valid.n >= 1 && valid.n <= valid.best_of && valid.best_of <= kMaxChoices);
   BATON_CHECK(valid.request_id.size() <= 128);
   for (const char c : valid.request_id) BATON_CHECK(c >= 0x20 && c <= 0x7e);
   CheckInput(valid.input);
