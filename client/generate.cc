@@ -25,8 +25,8 @@ const char kGenerateUsage[] =
     "baton generate --target HOST:PORT (--prompt TEXT | --prompt-file F | --prompt-tokens 1,2,3 |\n"
     "    --chat TEXT) [--max-tokens N] [--temperature T] [--top-k K] [--top-p P] [--min-p P]\n"
     "    [--presence-penalty P] [--frequency-penalty P] [--repetition-penalty P]\n"
-    "    [--logit-bias ID=BIAS,...]... [--seed S] [--n N] [--stop S]... [--stop-id I]...\n"
-    "    [--include-stop] [--ignore-eos] [--min-tokens N] [--logprobs TOP]\n"
+    "    [--logit-bias ID=BIAS,...]... [--seed S] [--n N] [--best-of N] [--stop S]...\n"
+    "    [--stop-id I]... [--include-stop] [--ignore-eos] [--min-tokens N] [--logprobs TOP]\n"
     "    [--prompt-logprobs TOP] [--model M] [--request-id ID] [--priority P] [--tenant T]\n"
     "    [--timeout-ms N] [--json] [--timings]\n";
 
@@ -88,11 +88,16 @@ absl::StatusOr<v1::GenerateStreamRequest> MakeRequest(const Arguments& args) {
   if (priority.has_value()) generation.set_priority(*priority);
   generation.set_tenant(args.Get("tenant"));
   BATON_RETURN_IF_ERROR(SetLogprobs(args, generation));
-  BATON_ASSIGN_OR_RETURN(const auto n, args.Int("n"));
-  if (n.has_value() && *n < 0) return absl::InvalidArgumentError("--n: must not be negative");
-  if (n.has_value()) generation.set_n(static_cast<uint32_t>(*n));
+  BATON_ASSIGN_OR_RETURN(const auto n, args.Count("n"));
+  if (n.has_value()) generation.set_n(*n);
+  BATON_ASSIGN_OR_RETURN(const auto best_of, args.Count("best-of"));
+  if (best_of.has_value()) generation.set_best_of(*best_of);
   generation.set_request_id(args.Get("request-id"));
   return request;
+}
+
+uint32_t Choices(const v1::Generation& generation) {
+  return generation.has_n() ? generation.n() : 1;
 }
 
 void Take(const v1::GenerateStreamResponse& response, bool print, Answer& answer) {
@@ -115,6 +120,21 @@ void Take(const v1::GenerateStreamResponse& response, bool print, Answer& answer
   }
 }
 
+void Take(v1::GenerateResponse& response, Answer& answer) {
+  answer.started.set_request_id(response.request_id());
+  answer.started.set_model(response.model());
+  answer.started.set_seed(response.seed());
+  answer.started.mutable_prompt_token_ids()->Swap(response.mutable_prompt_token_ids());
+  answer.prompt_logprobs.mutable_logprobs()->Swap(response.mutable_prompt_logprobs());
+  *answer.completed.mutable_usage() = response.usage();
+  *answer.completed.mutable_timings() = response.timings();
+  *answer.completed.mutable_workers() = response.workers();
+  for (v1::Choice& choice : *response.mutable_choices()) {
+    const uint32_t index = choice.index();
+    answer.choices[index] = std::move(choice);
+  }
+}
+
 // [{"token_id": I, "logprob": P, "top": [[I, P], ...]}, ...]
 nlohmann::json ToJson(const google::protobuf::RepeatedPtrField<v1::TokenLogprob>& logprobs) {
   nlohmann::json out = nlohmann::json::array();
@@ -128,13 +148,18 @@ nlohmann::json ToJson(const google::protobuf::RepeatedPtrField<v1::TokenLogprob>
   return out;
 }
 
+const char* FinishName(const v1::Choice& choice) {
+  if (choice.finish_reason() == v1::FINISH_REASON_UNSPECIFIED) return "not finished";
+  return choice.finish_reason() == v1::FINISH_REASON_STOP ? "stop" : "length";
+}
+
 nlohmann::json ToJson(const Answer& answer, const v1::Choice& choice) {
   const v1::Timings& t = answer.completed.timings();
   return {{"text", choice.text()},
           {"token_ids", std::vector<int32_t>(choice.token_ids().begin(), choice.token_ids().end())},
           {"prompt_token_ids", std::vector<int32_t>(answer.started.prompt_token_ids().begin(),
                                                     answer.started.prompt_token_ids().end())},
-          {"finish_reason", choice.finish_reason() == v1::FINISH_REASON_STOP ? "stop" : "length"},
+          {"finish_reason", FinishName(choice)},
           {"usage",
            {{"prompt_tokens", answer.completed.usage().prompt_tokens()},
             {"completion_tokens", answer.completed.usage().completion_tokens()}}},
@@ -185,6 +210,14 @@ void PrintTimings(const Answer& answer) {
   std::cerr << line;
 }
 
+// Texts of several choices come mixed, so they are printed at the end.
+void PrintChoices(const Answer& answer) {
+  for (const auto& [index, choice] : answer.choices) {
+    std::cout << "--- choice " << index << " (" << FinishName(choice) << ")\n"
+              << choice.text() << std::endl;
+  }
+}
+
 grpc::Status Run(const Arguments& args, const v1::GenerateStreamRequest& request,
                  std::optional<uint64_t> timeout_ms, Answer& answer) {
   const auto stub = MakeStub(args.Get("target"));
@@ -192,10 +225,28 @@ grpc::Status Run(const Arguments& args, const v1::GenerateStreamRequest& request
   if (timeout_ms.has_value()) {
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(*timeout_ms));
   }
+  const v1::Generation& generation = request.generation();
+  if (generation.best_of() > Choices(generation)) {  // a stream cannot rank them
+    v1::GenerateRequest whole;
+    *whole.mutable_generation() = generation;
+    v1::GenerateResponse response;
+    const grpc::Status status = stub->Generate(&context, whole, &response);
+    if (status.ok()) Take(response, answer);
+    return status;
+  }
+  const bool print = !args.Has("json") && Choices(generation) == 1;
   const auto reader = stub->GenerateStream(&context, request);
   v1::GenerateStreamResponse response;
-  while (reader->Read(&response)) Take(response, !args.Has("json"), answer);
+  while (reader->Read(&response)) Take(response, print, answer);
   return reader->Finish();
+}
+
+// What was not printed as it came.
+void PrintText(const v1::Generation& generation, const Answer& answer) {
+  if (answer.choices.empty()) return;
+  if (Choices(generation) > 1) return PrintChoices(answer);
+  if (generation.best_of() > 1) std::cout << answer.choices.begin()->second.text();
+  std::cout << std::endl;
 }
 
 int BadFlags(const absl::Status& status) {
@@ -206,9 +257,9 @@ int BadFlags(const absl::Status& status) {
 }  // namespace
 
 int Generate(const std::vector<std::string>& argv) {
-  std::set<std::string> known = {"target",     "prompt",     "prompt-file", "prompt-tokens",
-                                 "chat",       "n",          "logprobs",    "prompt-logprobs",
-                                 "request-id", "timeout-ms", "priority",    "tenant"};
+  std::set<std::string> known = {
+      "target",   "prompt",          "prompt-file", "prompt-tokens", "chat",     "n",     "best-of",
+      "logprobs", "prompt-logprobs", "request-id",  "timeout-ms",    "priority", "tenant"};
   known.insert(GenerationFlags().begin(), GenerationFlags().end());
   std::set<std::string> switches = {"json", "timings"};
   switches.insert(GenerationSwitches().begin(), GenerationSwitches().end());
@@ -222,7 +273,7 @@ int Generate(const std::vector<std::string>& argv) {
   Answer answer;
   const grpc::Status status = Run(*args, *request, *timeout_ms, answer);
   const bool json = args->Has("json");
-  if (!json && !answer.choices.empty()) std::cout << std::endl;
+  if (!json) PrintText(request->generation(), answer);
   if (!status.ok()) {
     std::cerr << ErrorLine(status);
     return 1;

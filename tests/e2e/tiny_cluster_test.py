@@ -84,9 +84,11 @@ class SplitCluster(unittest.TestCase):
                      field="generation.stop.stop_strings: has 1000 entries; at most 16")
         self.refused(bad, *hi, "--stop", "", field="stop_strings[0]")
         self.refused(bad, *hi, "--stop-id", "99999999", field="stop_token_ids[0]")
-        self.refused("UNIMPLEMENTED", *hi, "--n", "2", field="generation.n",
-                     reason="UNSUPPORTED_FIELD")
-        self.refused(bad, *hi, "--n", "0", field="generation.n")
+        for n in ("0", "17", "4000000000"):
+            self.refused(bad, *hi, "--n", n, field=f"generation.n: is {n}; must be in [1, 16]")
+        for best_of in ("0", "2", "17"):
+            self.refused(bad, *hi, "--n", "3", "--best-of", best_of,
+                         field=f"generation.best_of: is {best_of}; must be in [n, which is 3, 16]")
         self.refused(bad, *hi, "--request-id", "x" * 129, field="generation.request_id")
         self.refused(bad, *hi, "--priority", "5", field="generation.priority: is 5; must be in [-4, 4]")
         self.refused(bad, *hi, "--tenant", "x" * 129, field="generation.tenant")
