@@ -29,6 +29,7 @@ class AdmissionTest : public RouterCoreTest {
     int priority = 0;
     size_t prompt_tokens = kPrompt;
     std::optional<Duration> timeout = std::nullopt;
+    uint32_t n = 1;
   };
   Seen& Ask(const Asked& asked) {
     RequestSpec spec;
@@ -36,6 +37,7 @@ class AdmissionTest : public RouterCoreTest {
     spec.stop.max_tokens = 4;
     spec.tenant = asked.tenant;
     spec.priority = asked.priority;
+    spec.n = asked.n;
     spec.arrived = node_.Now();
     if (asked.timeout.has_value()) spec.deadline = node_.Now() + *asked.timeout;
     Seen& seen = seen_.emplace_back();
@@ -44,11 +46,14 @@ class AdmissionTest : public RouterCoreTest {
     return seen;
   }
 
-  // The worker's prompt gets its only token; the next request takes its place.
+  // Each choice of the worker's prompt gets its only token; the next request takes its place.
   void ServeOne(Duration after = milliseconds(100)) {
     Run(after);
     const auto& state = d_->submits.back().state();
-    d_->Token(d_->last_attempt(), static_cast<uint32_t>(state.prompt_size()), 100, true);
+    for (int choice = 0; choice < state.choices_size(); ++choice) {
+      d_->Token(d_->last_attempt(), static_cast<uint32_t>(state.prompt_size()), 100, true,
+                static_cast<uint32_t>(choice));
+    }
     Run(milliseconds(1));
   }
 
@@ -297,6 +302,47 @@ TEST_F(AdmissionTest, OutputTokensCountAsServiceWhenTheyArrive) {
     }
     d_->Token(id, prompt + (prompt == 20 ? 3 : 0), 103, true);
     Run(milliseconds(1));
+  }
+  // 20 + 4 x 2 against 21 + 1 x 2.
+  EXPECT_NEAR(static_cast<double>(requests[21]) / requests[20], 28.0 / 23.0, 0.1);
+}
+
+// One tenant sends ten times as much as the other, everything with the highest priority; of the
+// other, one request has the lowest and a later one the highest.
+TEST_F(AdmissionTest, TenantsStayEvenWhileAHighPriorityOvertakesAndTheLowestIsServed) {
+  options_.max_queue = 100000;
+  options_.age_credit = seconds(2);
+  Start();
+  constexpr size_t kOnce = 35, kHigh = 36, kLowest = 37;
+  std::map<bool, uint64_t> served;  // of "once"?
+  std::optional<int> high_after, lowest_at;
+  for (int turn = 0; turn < 250; ++turn) {  // one is served in 0.1 s
+    for (int i = 0; i < 10; ++i) Ask({.tenant = "ten-times", .priority = 4});
+    if (turn == 1) Ask({.tenant = "once", .priority = -4, .prompt_tokens = kLowest});
+    Ask({.tenant = "once", .prompt_tokens = kOnce});
+    if (turn == 50) Ask({.tenant = "once", .priority = 4, .prompt_tokens = kHigh});
+    const auto prompt = static_cast<size_t>(d_->submits.back().state().prompt_size());
+    served[prompt != kPrompt] += prompt + options_.output_token_weight;
+    if (prompt == kHigh) high_after = turn - 50;
+    if (prompt == kLowest) lowest_at = turn;
+    ServeOne(milliseconds(88));
+  }
+  EXPECT_NEAR(static_cast<double>(served[true]) / static_cast<double>(served[false]), 1, 0.1);
+  // About 25 of "once" waited: what the worker has already and its tenant's next turn.
+  EXPECT_LE(high_after.value_or(1000), 4);
+  // The 80 of "once" that came within 8 s after it, and as much service of the other.
+  EXPECT_GT(lowest_at.value_or(0), 100);
+  EXPECT_LT(lowest_at.value_or(1000), 240);
+}
+
+TEST_F(AdmissionTest, EveryChoiceCountsAsServiceAndThePromptOnce) {
+  Start();
+  for (int i = 0; i < 100; ++i) Ask({.tenant = "four", .n = 4});
+  for (int i = 0; i < 100; ++i) Ask({.tenant = "one", .prompt_tokens = 21});
+  std::map<int, int> requests;
+  for (int i = 0; i < 60; ++i) {
+    ++requests[d_->submits.back().state().prompt_size()];
+    ServeOne(milliseconds(1));
   }
   // 20 + 4 x 2 against 21 + 1 x 2.
   EXPECT_NEAR(static_cast<double>(requests[21]) / requests[20], 28.0 / 23.0, 0.1);
