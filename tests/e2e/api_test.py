@@ -62,7 +62,7 @@ class Api(unittest.TestCase):
         self.assertEqual(len(whole.prompt_logprobs), len(whole.prompt_token_ids) - 1)
 
     def test_no_field_is_out_of_this_clients_reach(self):
-        settable = set(EVERY_FIELD) | {"n", "cache_salt"}
+        settable = set(EVERY_FIELD) | {"n", "best_of", "cache_salt"}
         for message in (api.pb.Generation, api.pb.SamplingOptions, api.pb.StopOptions):
             names = {field.name for field in message.DESCRIPTOR.fields}
             self.assertEqual(names - settable - {"prompt", "chat", "sampling", "stop"}, set(), message.DESCRIPTOR.name)
