@@ -216,6 +216,28 @@ TEST_F(GenerateServiceTest, AReadersFourChoicesArriveWholeWithOneEndEach) {
   EXPECT_EQ(completed, 1);
 }
 
+TEST_F(GenerateServiceTest, AnAnswerThatWaitsWholeForAClientThatTakesNothingEndsWithAnError) {
+  GenerateServiceOptions options;
+  options.client_buffer_bytes = 64 << 20;
+  options.slow_client_timeout = std::chrono::milliseconds(50);
+  Start(options);
+  grpc::ClientContext context;
+  v1::GenerateStreamRequest request;
+  *request.mutable_generation() = Ask();
+  const auto reader = stub_->GenerateStream(&context, request);
+  SendTokens(2000, true);
+  WaitUntil([this] { return core_->live_requests() == 0; });
+  std::promise<void> long_after;
+  TimerHandle timer;
+  OnLoop([&] {
+    timer = loop_.PostAfter(20 * options.slow_client_timeout, [&] { long_after.set_value(); });
+  });
+  long_after.get_future().wait();
+  size_t bytes = 0;
+  EXPECT_EQ(ReadAll(*reader, bytes).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_LT(bytes, 2000 * kTextBytes);
+}
+
 TEST_F(GenerateServiceTest, AClientThatTakesNothingForLongEndsWithResourceExhausted) {
   GenerateServiceOptions options;
   options.client_buffer_bytes = 64 << 20;
