@@ -55,7 +55,9 @@ class Rig {
     RigWorker::Options options;
     options.blocks = kBlocks;
     options.model.step_cost = milliseconds(100);
-    options.model.nan = [this](const engine::StepItem& item) { return nan_ && item.sample; };
+    options.model.nan = [this](const engine::StepItem& item) {
+      return nan_ && !item.samples.empty();
+    };
     options.on_event = [this, counts](std::string_view machine, std::string_view state,
                                       std::string_view event) {
       if (machine != "decode") return;

@@ -1,5 +1,6 @@
 #include "decode_worker/decode_role.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/status_macros.h"
@@ -31,6 +32,15 @@ kvtransfer::TransferSink::Options SinkOptions(const WorkerOptions& options,
     };
   }
   return out;
+}
+
+// What was reserved for, each choice with its first token.
+bool FitsReservation(const DecoderState& state, const AttemptId& id,
+                     const kvtransfer::Reservation& reservation) {
+  return state.attempt == id && state.prompt == reservation.prompt &&
+         state.stop.max_tokens == reservation.max_tokens && state.choices.size() == reservation.n &&
+         std::all_of(state.choices.begin(), state.choices.end(),
+                     [](const ChoiceState& choice) { return choice.tokens.size() == 1; });
 }
 
 DecodeEvent EventOf(GenerationEvent event) {
@@ -90,14 +100,12 @@ v1::Cause DecodeRole::WhyNot(const AttemptId& id,
   if (context_.draining) return v1::CAUSE_DRAINING;
   if (!context_.sessions.IsOpen(id.router)) return v1::CAUSE_NO_SESSION;
   if (Has(id)) return v1::CAUSE_TOMBSTONE;  // committed here, or on its way out
-  if (reservation.n != 1) return v1::CAUSE_MALFORMED;
   if (reservation.remaining.has_value() && *reservation.remaining <= Duration{0}) {
     return v1::CAUSE_DEADLINE;
   }
-  if (!BlocksWanted(context_, reservation.prompt.size(), reservation.max_tokens).ok()) {
-    return v1::CAUSE_NO_ROOM;
-  }
-  return v1::CAUSE_UNSPECIFIED;
+  const bool fits =
+      BlocksWanted(context_, reservation.prompt.size(), reservation.n, reservation.max_tokens).ok();
+  return fits ? v1::CAUSE_UNSPECIFIED : v1::CAUSE_NO_ROOM;
 }
 
 void DecodeRole::Enqueue(const AttemptId& id, kvtransfer::Reservation reservation) {
@@ -112,7 +120,7 @@ void DecodeRole::Enqueue(const AttemptId& id, kvtransfer::Reservation reservatio
   }
   attempt->claim = context_.room.Add(
       {attempt->admitted_at,
-       *BlocksWanted(context_, reservation.prompt.size(), reservation.max_tokens),
+       *BlocksWanted(context_, reservation.prompt.size(), reservation.n, reservation.max_tokens),
        [this, id](kv::BlockLease lease) { OnRoom(id, std::move(lease)); }, nullptr});
   // Runs after the room's own turn: whoever is still queued then stands behind others.
   attempt->patience = context_.executor.PostAt(now, [this, id] { sink_.Wait(id); });
@@ -128,7 +136,9 @@ void DecodeRole::OnRoom(const AttemptId& id, kv::BlockLease lease) {
   attempt.patience.Cancel();
   attempt.state = DecodeState::kGranted;
   attempt.lease = std::move(lease);
-  attempt.lease.SetState(kv::BlockState::kFilling);
+  const auto prompt_blocks = static_cast<uint32_t>(
+      kv::BlocksFor(attempt.reservation.prompt.size(), context_.options.layout.block_size));
+  attempt.lease.SetState(kv::BlockState::kFilling, 0, prompt_blocks);
   std::vector<kvtransfer::TransferSink::GroupGrant> groups;
   for (const std::vector<kv::BlockId>& blocks : attempt.lease.blocks())
     groups.push_back({0, blocks});
@@ -176,9 +186,7 @@ absl::Status DecodeRole::Generate(Attempt& attempt, const std::string& decoder_s
   limits.vocab_size = context_.options.vocab_size;
   limits.context_length = context_.options.context_length;
   BATON_ASSIGN_OR_RETURN(DecoderState state, proto::Parse(decoder_state, limits));
-  if (state.attempt != id || state.prompt != attempt.reservation.prompt ||
-      state.stop.max_tokens != attempt.reservation.max_tokens || state.choices.size() != 1 ||
-      state.choices[0].tokens.size() != 1) {
+  if (!FitsReservation(state, id, attempt.reservation)) {
     return absl::InvalidArgumentError("the state is not the one that was reserved for");
   }
   engine::NewSequence sequence;

@@ -104,7 +104,9 @@ class DecodeRoleTest : public testing::Test {
     RigWorker::Options options;
     options.blocks = 16;
     options.model.step_cost = milliseconds(2);
-    options.model.nan = [this](const engine::StepItem& item) { return nan_ && item.sample; };
+    options.model.nan = [this](const engine::StepItem& item) {
+      return nan_ && !item.samples.empty();
+    };
     nan_ = false;
     worker_ = std::make_unique<RigWorker>(world_, network_, sinks_, options);
     session_ = std::make_unique<RigSession>(world_, *worker_);
@@ -242,8 +244,10 @@ TEST_F(DecodeRoleTest, ReserveIsRefusedByCause) {
   state = State(3);
   state.remaining = milliseconds(-1);
   EXPECT_EQ(RefusedWith(state), v1::CAUSE_DEADLINE);
-  source_->n = 2;
+  source_->n = kMaxChoices + 1;
   EXPECT_EQ(RefusedWith(State(4)), v1::CAUSE_MALFORMED);
+  source_->n = 3;  // 4 blocks of prompt and 7 for each, of 16
+  EXPECT_EQ(RefusedWith(State(7)), v1::CAUSE_NO_ROOM);
   source_->n = 1;
   session_->Cancel(RigAttempt(5));
   world_.RunFor(milliseconds(1));
@@ -282,6 +286,40 @@ TEST_F(DecodeRoleTest, StateThatWasNotReservedForIsRefused) {
   EXPECT_EQ(source_->ended.at(id_).cause, v1::CAUSE_MALFORMED);
   EXPECT_EQ(Events().at(0).lost().cause(), v1::CAUSE_MALFORMED);
   ExpectGone("bad commit");
+  Reach(DecodeState::kGranted);
+  DecoderState more = State(1);
+  more.choices.resize(2);  // reserved: 1
+  more.choices[1].tokens = {1};
+  source_->ShipAndCommit(more, 1);
+  world_.RunFor(milliseconds(10));
+  EXPECT_EQ(source_->ended.at(id_).cause, v1::CAUSE_MALFORMED);
+  ExpectGone("more choices");
+}
+
+TEST_F(DecodeRoleTest, EachChoiceOfACommitHasOneToken) {
+  source_->n = 2;
+  source_->Reserve(State(1, 64, 20), worker_->AsSink());
+  world_.RunFor(milliseconds(1));
+  DecoderState state = State(1, 64, 20);
+  state.choices.resize(2);
+  source_->ShipAndCommit(state, 1);  // of the first choice alone
+  world_.RunFor(milliseconds(10));
+  EXPECT_EQ(source_->ended.at(id_).cause, v1::CAUSE_MALFORMED);
+  ExpectGone("a choice without a token");
+}
+
+TEST_F(DecodeRoleTest, RoomToGrowStaysReservedUntilItIsWrittenTo) {
+  const auto in = [this](kv::BlockState state) {
+    return worker_->core->pool().Counts()[static_cast<size_t>(state)] / 2;
+  };
+  source_->Reserve(State(1, 64, 100), worker_->AsSink());  // 4 blocks of prompt and 7
+  world_.RunFor(milliseconds(1));
+  EXPECT_EQ(in(kv::BlockState::kFilling), 4u);
+  EXPECT_EQ(in(kv::BlockState::kReserved), 7u);
+  source_->ShipAndCommit(State(1, 64, 100), 1);
+  world_.RunFor(milliseconds(7));  // a few steps
+  EXPECT_EQ(in(kv::BlockState::kLive), 5u);
+  EXPECT_EQ(in(kv::BlockState::kReserved), 6u);
 }
 
 TEST_F(DecodeRoleTest, CommitWithoutAllPiecesIsRefused) {

@@ -24,8 +24,8 @@ enum class DecodeEvent : uint8_t {
   kDropped,    // the transfer failed, or the source released it or is lost
   kQuiesced,
   kAttach,
-  kToken,
-  kLastToken,
+  kToken,      // of a choice, maybe its last
+  kLastToken,  // no choice goes on
   kSequenceFailed,
   kUnattached,  // nobody attached for a lease after the commit
   kDeadline,
@@ -54,13 +54,13 @@ inline constexpr int kNumDecodeEvents = 14;
 // (a) Of a committed attempt; before the commit and while it quiesces the transfer's side answers
 // by itself (kvtransfer/sink_state.h). Of an attempt that is not here: refused when draining
 // (DRAINING), when its router has no session (NO_SESSION), when it never fits (NO_ROOM), when its
-// deadline passed (DEADLINE), when it is more than this version does (MALFORMED); else Queued, and
-// Wait to the source unless there is room at once. (b) Granted to the source. (c) Lost{cause} to
-// the router, unless the source released it and the router knows: a source that releases because
-// the transfer broke, or because it lost the router, says so, and Lost goes out. (d) The events
-// kept so far, in order. (e) Kept until Attach. (f) Lost{LEASE_EXPIRED} to the router. (g)
-// Refused{cause} to the source. (h) Failed(DEADLINE_EXCEEDED) to the router, and Revoked to the
-// source before the commit. (i) Revoked to the source.
+// deadline passed (DEADLINE); else Queued, and Wait to the source unless there is room at once. (b)
+// Granted to the source. (c) Lost{cause} to the router, unless the source released it and the
+// router knows: a source that releases because the transfer broke, or because it lost the router,
+// says so, and Lost goes out. (d) The events kept so far, in order. (e) Kept until Attach. (f)
+// Lost{LEASE_EXPIRED} to the router. (g) Refused{cause} to the source. (h)
+// Failed(DEADLINE_EXCEEDED) to the router, and Revoked to the source before the commit. (i) Revoked
+// to the source.
 std::string_view ToString(DecodeState state);
 std::string_view ToString(DecodeEvent event);
 

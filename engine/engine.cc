@@ -7,6 +7,8 @@
 #include "absl/status/status.h"
 #include "common/check.h"
 #include "common/status_macros.h"
+#include "kv/block_fork.h"
+#include "kv/block_table.h"
 #include "text/stop.h"
 
 namespace baton::engine {
@@ -16,20 +18,38 @@ namespace {
 absl::Status Bad(const std::string& text) { return absl::InvalidArgumentError(text); }
 
 absl::Status CheckTokens(const Vocab& vocab, const std::vector<TokenId>& tokens,
-                         const char* field) {
+                         const std::string& field) {
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (vocab.Contains(tokens[i])) continue;
-    return Bad(std::string(field) + "[" + std::to_string(i) + "]: token " +
-               std::to_string(tokens[i]) + " is not in [0, " + std::to_string(vocab.size()) + ")");
+    return Bad(field + "[" + std::to_string(i) + "]: token " + std::to_string(tokens[i]) +
+               " is not in [0, " + std::to_string(vocab.size()) + ")");
   }
   return absl::OkStatus();
 }
 
-// Slots that the sequence will ever write: the last token never enters the cache.
+// Slots that each choice will ever use: the last token never enters the cache.
 uint64_t SlotsNeeded(const NewSequence& sequence, uint32_t context_length) {
   const uint64_t prompt = sequence.state.prompt.size();
   if (sequence.mode == SequenceMode::kPrefillOnly) return prompt;
   return std::min<uint64_t>(prompt + sequence.state.stop.max_tokens, context_length) - 1;
+}
+
+uint64_t SlotsOf(const kv::BlockTable& table, const NewSequence& sequence) {
+  const auto choices = static_cast<uint32_t>(sequence.state.choices.size());
+  const bool forks = sequence.mode == SequenceMode::kGenerate;
+  return kv::ForkedSlots(table, sequence.state.prompt.size(), forks ? choices : 1);
+}
+
+// Room for the item's tokens in their blocks.
+void UseBlocks(kv::BlockTable& table, kv::BlockState state, StepItem& item, Step& step) {
+  const uint32_t end = item.start_position + static_cast<uint32_t>(item.tokens.size());
+  const std::vector<kv::BlockRef> touched = table.Extend(end, state);
+  step.zero_blocks.insert(step.zero_blocks.end(), touched.begin(), touched.end());
+  item.block_tables = table.Prefix(end);
+}
+
+std::string Indexed(uint32_t choice, const char* field) {
+  return "choices[" + std::to_string(choice) + "]." + field;
 }
 
 }  // namespace
@@ -60,26 +80,46 @@ absl::Status Engine::Check(const NewSequence& sequence) const {
                " tokens do not leave room for one more in a context of " +
                std::to_string(options_.context_length));
   }
-  if (state.choices.size() != 1) return Bad("choices: exactly one is supported");
+  if (state.choices.empty() || state.choices.size() > kMaxChoices) {
+    return Bad("choices: " + std::to_string(state.choices.size()) + ", must be 1 to " +
+               std::to_string(kMaxChoices));
+  }
   if (state.stop.max_tokens == 0) return Bad("stop.max_tokens: must be at least 1");
-  const std::vector<TokenId>& sampled = state.choices.front().tokens;
   BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, state.prompt, "prompt"));
-  BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, sampled, "choices[0].tokens"));
   BATON_RETURN_IF_ERROR(ValidateStopParams(state.stop, env_.vocab.size()));
   for (const LogitBias& bias : state.sampling.logit_bias) {
     BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, {bias.token}, "sampling.logit_bias"));
   }
-  const uint64_t tokens = state.prompt.size() + sampled.size();
-  if (tokens > options_.context_length) return Bad("choices[0].tokens: beyond the context");
-  if (sequence.filled >= tokens) return Bad("filled: must leave at least one token to run");
+  BATON_RETURN_IF_ERROR(CheckChoices(sequence));
   return CheckLogprobs(sequence);
+}
+
+absl::Status Engine::CheckChoices(const NewSequence& sequence) const {
+  const DecoderState& state = sequence.state;
+  const size_t prompt = state.prompt.size();
+  if (sequence.filled > prompt) return Bad("filled: beyond the prompt");
+  for (uint32_t i = 0; i < state.choices.size(); ++i) {
+    const std::vector<TokenId>& tokens = state.choices[i].tokens;
+    BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, tokens, Indexed(i, "tokens")));
+    if (prompt + tokens.size() > options_.context_length) {
+      return Bad(Indexed(i, "tokens") + ": beyond the context");
+    }
+    if (tokens.empty() && sequence.filled == prompt) {
+      return Bad("filled: must leave at least one token to run");
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Engine::CheckLogprobs(const NewSequence& sequence) const {
   const DecoderState& state = sequence.state;
-  const ChoiceState& choice = state.choices.front();
-  if (choice.logprobs.size() != (state.logprobs.output.has_value() ? choice.tokens.size() : 0)) {
-    return Bad("choices[0].logprobs: must be one for each token exactly when asked for");
+  bool sampled = false;
+  for (uint32_t i = 0; i < state.choices.size(); ++i) {
+    const ChoiceState& choice = state.choices[i];
+    if (choice.logprobs.size() != (state.logprobs.output.has_value() ? choice.tokens.size() : 0)) {
+      return Bad(Indexed(i, "logprobs") + ": must be one for each token exactly when asked for");
+    }
+    sampled |= !choice.tokens.empty();
   }
   const size_t scores = state.logprobs.prompt.has_value() ? state.prompt.size() - 1 : 0;
   const bool none = state.prompt_logprobs.empty();
@@ -87,7 +127,7 @@ absl::Status Engine::CheckLogprobs(const NewSequence& sequence) const {
     return Bad("prompt_logprobs: " + std::to_string(state.prompt_logprobs.size()) +
                " entries; none or " + std::to_string(scores) + " are right");
   }
-  if (none && scores > 0 && (sequence.filled > 0 || !choice.tokens.empty())) {
+  if (none && scores > 0 && (sequence.filled > 0 || sampled)) {
     return Bad("prompt_logprobs: must come with a prompt that was computed elsewhere");
   }
   return absl::OkStatus();
@@ -97,20 +137,20 @@ absl::StatusOr<SequenceId> Engine::Add(NewSequence sequence) {
   BATON_RETURN_IF_ERROR(Check(sequence));
   const uint64_t slots = SlotsNeeded(sequence, options_.context_length);
   kv::BlockTable table(std::move(sequence.lease), options_.block_size, sequence.filled);
-  if (table.slots() < slots) {
-    return Bad("lease: " + std::to_string(table.slots()) + " slots, " + std::to_string(slots) +
-               " are needed");
+  if (SlotsOf(table, sequence) < slots) {
+    return Bad("lease: " + std::to_string(SlotsOf(table, sequence)) + " slots, " +
+               std::to_string(slots) + " are needed");
   }
+  table.SetState(kv::BlockState::kFilling);
   const SequenceId id = next_sequence_++;
   auto added = std::make_unique<Sequence>(id, sequence.mode, sequence.state,
                                           env_.executor.Now() - sequence.state.age,
                                           std::move(table), env_.vocab, options_.context_length);
-  BATON_ASSIGN_OR_RETURN(std::vector<TokenEvent> tokens,
-                         added->Replay(sequence.state.choices.front()));
+  BATON_ASSIGN_OR_RETURN(std::vector<TokenEvent> tokens, added->Replay(sequence.state.choices));
   if (!tokens.empty() || !sequence.state.prompt_logprobs.empty()) {
     replays_.push_back({id, std::move(sequence.state.prompt_logprobs), std::move(tokens)});
   }
-  if (added->decoding()) added->table().lease().SetState(kv::BlockState::kLive);
+  if (added->pending() == 0) added->CompletePrompt();
   if (sequence.deadline.has_value()) {
     added->deadline = env_.executor.PostAt(*sequence.deadline, [this, id] {
       Fail(id, absl::DeadlineExceededError("the deadline passed while the sequence ran"));
@@ -140,9 +180,13 @@ EngineLoad Engine::Load() const {
                   .prefill_tokens_per_second = rates_.prefill_tokens_per_second(),
                   .decode_step_seconds = rates_.decode_step_seconds()};
   for (const auto& [id, sequence] : sequences_) {
-    if (sequence->held()) continue;
+    if (sequence->held() || sequence->over()) continue;
     ++(sequence->started ? load.running : load.waiting);
-    if (!sequence->decoding()) load.queued_prefill_tokens += sequence->pending();
+    if (sequence->in_prompt()) load.queued_prefill_tokens += sequence->pending();
+    for (const Choice& choice : sequence->choices()) {
+      if (sequence->in_prompt() || choice.finished() || choice.decoding()) continue;
+      load.queued_prefill_tokens += choice.pending();
+    }
   }
   return load;
 }
@@ -173,9 +217,7 @@ bool Engine::EmitReplays() {
     if (Find(replay.sequence) != nullptr && !replay.prompt_logprobs.empty()) {
       env_.listener.OnPromptLogprobs(replay.sequence, 1, std::move(replay.prompt_logprobs));
     }
-    for (const TokenEvent& event : replay.tokens) {
-      if (Find(event.sequence) != nullptr) Emit(event);
-    }
+    Emit(replay.tokens);
   }
   return !replays.empty();
 }
@@ -183,13 +225,25 @@ bool Engine::EmitReplays() {
 std::vector<Candidate> Engine::Candidates() const {
   std::vector<Candidate> out;
   for (const auto& [id, sequence] : sequences_) {
-    if (sequence->held()) continue;
-    out.push_back({.sequence = id,
-                   .admitted_at = sequence->admitted_at(),
-                   .pending = sequence->pending(),
-                   .decoding = sequence->decoding(),
-                   .started = sequence->started,
-                   .last_step = sequence->last_step});
+    if (sequence->held() || sequence->over()) continue;
+    Candidate candidate{
+        .sequence = id, .admitted_at = sequence->admitted_at(), .started = sequence->started};
+    if (sequence->in_prompt()) {
+      const bool forks = sequence->mode() == SequenceMode::kGenerate;
+      candidate.pending = sequence->pending();
+      candidate.last_step = sequence->choices().front().last_step;
+      candidate.rows = forks ? static_cast<uint32_t>(sequence->choices().size()) : 1;
+      out.push_back(candidate);
+      continue;
+    }
+    for (const Choice& choice : sequence->choices()) {
+      if (choice.finished()) continue;
+      candidate.choice = choice.index();
+      candidate.pending = choice.pending();
+      candidate.decoding = choice.decoding();
+      candidate.last_step = choice.last_step;
+      out.push_back(candidate);
+    }
   }
   return out;
 }
@@ -201,6 +255,11 @@ void Engine::StartStep() {
                      .max_running = options_.max_running});
   if (plan.empty()) return;
   Step step = BuildStep(plan);
+  in_flight_ = InFlight{step.id, std::move(plan), PinBlocks(step), env_.executor.Now()};
+  env_.runner.Submit(std::move(step));
+}
+
+kv::BlockPin Engine::PinBlocks(const Step& step) {
   kv::GroupBlocks pinned(env_.pool.num_groups());
   for (const StepItem& item : step.items) {
     for (size_t g = 0; g < pinned.size(); ++g) {
@@ -208,38 +267,54 @@ void Engine::StartStep() {
       pinned[g].insert(pinned[g].end(), table.begin(), table.end());
     }
   }
-  in_flight_ = InFlight{step.id, std::move(plan), env_.pool.Pin(pinned), env_.executor.Now()};
-  env_.runner.Submit(std::move(step));
+  for (const kv::BlockCopy& copy : step.copy_blocks) {
+    pinned[copy.group].push_back(copy.from);
+    pinned[copy.group].push_back(copy.to);
+  }
+  return env_.pool.Pin(pinned);
 }
 
 Step Engine::BuildStep(const std::vector<ScheduledItem>& plan) {
-  Step step{.id = next_step_++, .zero_blocks = {}, .items = {}};
+  Step step{.id = next_step_++};
   for (const ScheduledItem& scheduled : plan) {
     Sequence& sequence = *Find(scheduled.sequence);
-    if (!sequence.started && !scheduled.decoding) {
-      sequence.table().lease().SetState(kv::BlockState::kFilling);
-    }
     sequence.started = true;
-    sequence.last_step = step.id;
-    StepItem item{.sequence = scheduled.sequence,
-                  .tokens = sequence.Chunk(scheduled.tokens),
-                  .start_position = sequence.computed(),
-                  .block_tables = {},
-                  .sample = scheduled.sample,
-                  .sampling = sequence.sampling(),
-                  .scored = sequence.Scored(scheduled.tokens),
-                  .scored_top = sequence.logprobs().prompt.value_or(0)};
-    if (item.sample) {
-      item.edits = sequence.Edits();
-      item.top_logprobs = sequence.logprobs().output;
-    }
-    const uint32_t end = item.start_position + scheduled.tokens;
-    const std::vector<kv::BlockRef> touched = sequence.table().Extend(end);
-    step.zero_blocks.insert(step.zero_blocks.end(), touched.begin(), touched.end());
-    item.block_tables = sequence.table().Prefix(end);
-    step.items.push_back(std::move(item));
+    step.items.push_back(sequence.in_prompt() ? PromptItem(sequence, scheduled, step)
+                                              : ChoiceItem(sequence, scheduled, step));
   }
   return step;
+}
+
+StepItem Engine::PromptItem(Sequence& sequence, const ScheduledItem& scheduled, Step& step) {
+  for (Choice& choice : sequence.choices()) choice.last_step = step.id;
+  StepItem item{.sequence = scheduled.sequence,
+                .tokens = sequence.Chunk(scheduled.tokens),
+                .start_position = sequence.computed(),
+                .sampling = sequence.sampling(),
+                .scored = sequence.Scored(scheduled.tokens),
+                .scored_top = sequence.logprobs().prompt.value_or(0)};
+  if (scheduled.sample) {
+    item.samples = sequence.FirstSamples();
+    item.top_logprobs = sequence.logprobs().output;
+  }
+  UseBlocks(sequence.blocks(), kv::BlockState::kFilling, item, step);
+  return item;
+}
+
+StepItem Engine::ChoiceItem(Sequence& sequence, const ScheduledItem& scheduled, Step& step) {
+  Choice& choice = sequence.choices()[scheduled.choice];
+  choice.last_step = step.id;
+  StepItem item{.sequence = scheduled.sequence,
+                .tokens = choice.Chunk(scheduled.tokens),
+                .start_position = choice.computed(),
+                .sampling = sequence.sampling()};
+  if (scheduled.sample) {
+    item.samples.push_back(choice.NextSample());
+    item.top_logprobs = sequence.logprobs().output;
+  }
+  UseBlocks(choice.table(), kv::BlockState::kLive, item, step);
+  for (const kv::BlockCopy& copy : sequence.TakeCopies()) step.copy_blocks.push_back(copy);
+  return item;
 }
 
 void Engine::OnLayerReady(StepId step, uint32_t layer) {
@@ -276,16 +351,37 @@ void Engine::FinishItem(const ScheduledItem& item, ItemResult result) {
     if (sequence == nullptr) return;  // removed by whom was told
   }
   if (!item.sample) return;
-  if (!item.decoding) sequence->table().lease().SetState(kv::BlockState::kLive);
+  if (sequence->in_prompt()) return FinishPrompt(*sequence, std::move(result));
+  SampledToken& sampled = result.sampled.front();
+  TokenEvent event =
+      sequence->choices()[item.choice].Accept(sampled.token, std::move(sampled.logprobs));
+  event.last = sequence->over();
   env_.metrics.generation_tokens.Increment();
-  Emit(sequence->Accept(result.token, std::move(result.logprobs)));
+  Emit(event);
+}
+
+void Engine::FinishPrompt(Sequence& sequence, ItemResult result) {
+  std::vector<TokenEvent> events;
+  for (Choice& choice : sequence.choices()) {
+    if (choice.sampled() > 0) continue;  // it came with tokens
+    SampledToken& sampled = result.sampled[events.size()];
+    events.push_back(choice.Accept(sampled.token, std::move(sampled.logprobs)));
+  }
+  env_.metrics.generation_tokens.Increment(static_cast<double>(events.size()));
+  sequence.CompletePrompt();
+  if (!events.empty()) events.back().last = sequence.over();
+  Emit(events);
+}
+
+void Engine::Emit(const std::vector<TokenEvent>& events) {
+  for (const TokenEvent& event : events) {
+    if (Find(event.sequence) != nullptr) Emit(event);  // else removed by whom was told
+  }
 }
 
 void Engine::Emit(const TokenEvent& event) {
   const Sequence* const sequence = Find(event.sequence);
-  if (event.finish_reason != FinishReason::kNone && sequence->mode() == SequenceMode::kGenerate) {
-    sequences_.erase(event.sequence);
-  }
+  if (event.last && sequence->mode() == SequenceMode::kGenerate) sequences_.erase(event.sequence);
   env_.listener.OnToken(event);
 }
 

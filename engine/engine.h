@@ -24,7 +24,7 @@ namespace baton::engine {
 
 struct EngineOptions {
   uint32_t step_tokens = 64;      // token budget of a step
-  uint32_t max_running = 64;      // sequences that decode or prefill at once; others wait by age
+  uint32_t max_running = 64;      // choices that decode or prefill at once; others wait by age
   uint32_t context_length = 0;    // of the model; required
   uint32_t block_size = 16;       // slots of a KV block, power of two
   absl::Status Validate() const;  // INVALID_ARGUMENT naming the option
@@ -32,15 +32,15 @@ struct EngineOptions {
 
 // What joins the engine. Its blocks are taken already: an admitted sequence never waits for room.
 struct NewSequence {
-  // choices[0] holds what was sampled elsewhere, if anything (n = 1 until forks exist). `age` gives
-  // the order among those that wait; `remaining` is not looked at (see `deadline`).
+  // `choices` hold what was sampled elsewhere, if anything. `age` gives the order among those that
+  // wait; `remaining` is not looked at (see `deadline`).
   DecoderState state{};
-  // BlocksNeeded(prompt, 1, max_tokens) of each group; for a kPrefillOnly one max_tokens = 1 is
-  // enough.
+  // BlocksNeeded(prompt, choices, max_tokens) of each group; for a kPrefillOnly one
+  // BlocksNeeded(prompt, 1, 1) is enough.
   kv::BlockLease lease{};
-  // How much of prompt + sampled tokens is in the blocks already. 0: compute all of it. A sink
-  // passes prompt + sampled - 1: everything but the last token, which the first decode step runs.
-  // A prompt whose log probabilities are still to be computed reads nothing from the cache: 0.
+  // How much of the prompt is in the blocks already. 0: compute all of it. All of it, as at a sink:
+  // each choice brings a token at least. A prompt whose log probabilities are still to be computed
+  // reads nothing from the cache: 0.
   uint32_t filled = 0;
   SequenceMode mode = SequenceMode::kGenerate;
   // The engine ends it with DEADLINE_EXCEEDED then. Absent: the owner calls Remove by itself.
@@ -67,10 +67,11 @@ class Engine final : public ModelRunner::Listener {
     // Only when the state asks for them; a state that brings them has them repeated.
     virtual void OnPromptLogprobs(SequenceId sequence, uint32_t position,
                                   std::vector<TokenLogprobs> logprobs) = 0;
-    // One sampled token, positions without a gap. A sequence that came with sampled tokens begins
-    // by repeating them. With a finish reason it is the choice's last: a kGenerate sequence has
-    // left the engine (its blocks are given back), a kPrefillOnly one stays until Remove in any
-    // case.
+    // One sampled token, of each choice positions without a gap; the first ones of all choices come
+    // one after the other. A sequence that came with sampled tokens begins by repeating them. With
+    // a finish reason it is the choice's last, and its own blocks are given back; with `last` no
+    // choice goes on: a kGenerate sequence has left the engine, a kPrefillOnly one stays until
+    // Remove in any case.
     virtual void OnToken(const TokenEvent& event) = 0;
     // The sequence has left the engine. INTERNAL: its logits were NaN or its step failed;
     // DEADLINE_EXCEEDED.
@@ -126,6 +127,7 @@ class Engine final : public ModelRunner::Listener {
   };
 
   absl::Status Check(const NewSequence& sequence) const;
+  absl::Status CheckChoices(const NewSequence& sequence) const;
   absl::Status CheckLogprobs(const NewSequence& sequence) const;
   void Poke();
   void Turn();
@@ -133,7 +135,12 @@ class Engine final : public ModelRunner::Listener {
   void StartStep();
   std::vector<Candidate> Candidates() const;
   Step BuildStep(const std::vector<ScheduledItem>& plan);
+  StepItem PromptItem(Sequence& sequence, const ScheduledItem& scheduled, Step& step);
+  StepItem ChoiceItem(Sequence& sequence, const ScheduledItem& scheduled, Step& step);
+  kv::BlockPin PinBlocks(const Step& step);
   void FinishItem(const ScheduledItem& item, ItemResult result);
+  void FinishPrompt(Sequence& sequence, ItemResult result);
+  void Emit(const std::vector<TokenEvent>& events);
   void Emit(const TokenEvent& event);
   void Fail(SequenceId id, const absl::Status& status);
   void RecordStep(const InFlight& step);

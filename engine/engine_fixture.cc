@@ -36,12 +36,13 @@ const Vocab& FixtureVocab() {
   return *vocab;
 }
 
-DecoderState FixtureState(std::vector<TokenId> prompt, uint32_t max_tokens, uint64_t seed) {
+DecoderState FixtureState(std::vector<TokenId> prompt, uint32_t max_tokens, uint64_t seed,
+                          uint32_t n) {
   DecoderState state;
   state.prompt = std::move(prompt);
   state.stop.max_tokens = max_tokens;
   state.sampling.seed = seed;
-  state.choices.resize(1);
+  state.choices.resize(n);
   return state;
 }
 
@@ -53,15 +54,15 @@ std::vector<TokenId> FixturePrompt(uint32_t length, uint64_t seed) {
   return prompt;
 }
 
-std::vector<TokenId> EngineFixture::Seen::ids() const {
+std::vector<TokenId> EngineFixture::Seen::ids(uint32_t choice) const {
   std::vector<TokenId> out;
-  for (const TokenEvent& event : tokens) out.push_back(event.token);
+  for (const TokenEvent& event : tokens) {
+    if (event.choice == choice) out.push_back(event.token);
+  }
   return out;
 }
 
-bool EngineFixture::Seen::finished() const {
-  return !tokens.empty() && tokens.back().finish_reason != FinishReason::kNone;
-}
+bool EngineFixture::Seen::finished() const { return !tokens.empty() && tokens.back().last; }
 
 EngineFixture::EngineFixture(Options fixture_options)
     : options(std::move(fixture_options)),
@@ -72,9 +73,10 @@ EngineFixture::EngineFixture(Options fixture_options)
 
 absl::StatusOr<kv::BlockLease> EngineFixture::TakeBlocks(const DecoderState& state,
                                                          SequenceMode mode) {
-  const uint32_t max_tokens = mode == SequenceMode::kPrefillOnly ? 1 : state.stop.max_tokens;
-  const auto blocks =
-      kv::BlocksNeeded(state.prompt.size(), 1, max_tokens, options.engine.block_size);
+  const bool prefill = mode == SequenceMode::kPrefillOnly;
+  const auto blocks = kv::BlocksNeeded(
+      state.prompt.size(), prefill ? 1 : static_cast<uint32_t>(state.choices.size()),
+      prefill ? 1 : state.stop.max_tokens, options.engine.block_size);
   if (!blocks.ok()) return blocks.status();
   return pool.Take({*blocks, *blocks});
 }
@@ -96,8 +98,9 @@ SequenceId EngineFixture::MustAdd(const DecoderState& state, SequenceMode mode) 
   return *id;
 }
 
-std::vector<TokenId> EngineFixture::Expected(const DecoderState& state) const {
-  return FakeContinuation(arena->layout(), FixtureVocab(), options.engine.context_length, state);
+std::vector<TokenId> EngineFixture::Expected(const DecoderState& state, uint32_t choice) const {
+  return FakeContinuation(arena->layout(), FixtureVocab(), options.engine.context_length, state,
+                          choice);
 }
 
 void EngineFixture::OnLayerReady(SequenceId sequence, uint32_t layer, uint32_t tokens) {

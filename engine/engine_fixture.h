@@ -24,8 +24,9 @@ namespace baton::engine {
 const Vocab& FixtureVocab();
 inline constexpr TokenId kFixtureEnd = 256;
 
-// Prompt and parameters of one generation, n = 1.
-DecoderState FixtureState(std::vector<TokenId> prompt, uint32_t max_tokens, uint64_t seed);
+// Prompt and parameters of one generation.
+DecoderState FixtureState(std::vector<TokenId> prompt, uint32_t max_tokens, uint64_t seed,
+                          uint32_t n = 1);
 std::vector<TokenId> FixturePrompt(uint32_t length, uint64_t seed);
 
 class EngineFixture : public Engine::Listener {
@@ -39,14 +40,14 @@ class EngineFixture : public Engine::Listener {
   struct Seen {
     std::vector<TokenEvent> tokens;
     std::vector<TokenLogprobs> prompt_logprobs;  // checked: without a gap, before the tokens
-    std::vector<TokenId> ids() const;
+    std::vector<TokenId> ids(uint32_t choice = 0) const;
     std::optional<absl::Status> failed;
     struct Layer {
       uint32_t layer = 0;
       uint32_t tokens = 0;
     };
     std::vector<Layer> layers;
-    bool finished() const;
+    bool finished() const;  // every choice
   };
 
   explicit EngineFixture(Options options);
@@ -59,7 +60,7 @@ class EngineFixture : public Engine::Listener {
 
   // Blocks for `state`, all room included.
   absl::StatusOr<kv::BlockLease> TakeBlocks(const DecoderState& state, SequenceMode mode);
-  std::vector<TokenId> Expected(const DecoderState& state) const;
+  std::vector<TokenId> Expected(const DecoderState& state, uint32_t choice = 0) const;
   void Run() { (void)world.RunUntilIdle(); }
 
   void OnLayerReady(SequenceId sequence, uint32_t layer, uint32_t tokens) override;

@@ -47,14 +47,14 @@ uint64_t Absorb(uint64_t hash, const sampling::LogitEdit& edit) {
                            Mix(std::bit_cast<uint64_t>(edit.penalty)) + (edit.forbidden ? 1 : 0)});
 }
 
-TokenId Draw(uint64_t hash, int32_t vocab_size, const StepItem& item) {
-  for (const sampling::LogitEdit& edit : item.edits) hash = Absorb(hash, edit);
-  const uint64_t drawn = Mix(hash ^ Mix(item.sampling.seed ^ item.choice));
+TokenId Draw(uint64_t hash, int32_t vocab_size, uint64_t seed, const ChoiceSample& sample) {
+  for (const sampling::LogitEdit& edit : sample.edits) hash = Absorb(hash, edit);
+  const uint64_t drawn = Mix(hash ^ Mix(seed ^ (uint64_t{sample.choice} << 32)));
   auto token = static_cast<TokenId>(drawn % static_cast<uint64_t>(vocab_size));
-  const auto forbidden = [&item](TokenId id) {
-    return std::any_of(item.edits.begin(), item.edits.end(), [id](const sampling::LogitEdit& edit) {
-      return edit.forbidden && edit.token == id;
-    });
+  const auto forbidden = [&sample](TokenId id) {
+    return std::any_of(
+        sample.edits.begin(), sample.edits.end(),
+        [id](const sampling::LogitEdit& edit) { return edit.forbidden && edit.token == id; });
   };
   while (forbidden(token)) token = (token + 1) % vocab_size;
   return token;
@@ -72,7 +72,7 @@ kv::KvLayout FakeLayout(uint32_t block_size) {
 }
 
 TokenId FakeNextToken(const kv::KvLayout& layout, int32_t vocab_size,
-                      std::span<const TokenId> tokens, const StepItem& item) {
+                      std::span<const TokenId> tokens, uint64_t seed, const ChoiceSample& sample) {
   uint64_t hash = 0;
   for (uint32_t layer = 0; layer < layout.layers.size(); ++layer) {
     const uint32_t group = layout.layers[layer].group;
@@ -82,7 +82,7 @@ TokenId FakeNextToken(const kv::KvLayout& layout, int32_t vocab_size,
       }
     }
   }
-  return Draw(hash, vocab_size, item);
+  return Draw(hash, vocab_size, seed, sample);
 }
 
 TokenLogprobs FakeLogprobs(TokenId token, uint32_t top) {
@@ -93,17 +93,20 @@ TokenLogprobs FakeLogprobs(TokenId token, uint32_t top) {
 }
 
 std::vector<TokenId> FakeContinuation(const kv::KvLayout& layout, const Vocab& vocab,
-                                      uint32_t context_length, const DecoderState& state) {
+                                      uint32_t context_length, const DecoderState& state,
+                                      uint32_t choice) {
   const size_t prompt = state.prompt.size();
   std::vector<TokenId> all = state.prompt;
-  const std::vector<TokenId>& had = state.choices.front().tokens;
+  const std::vector<TokenId>& had = state.choices.at(choice).tokens;
   StopMatcher stop(vocab, state.stop);
   sampling::LogitEditor editor(state.sampling, state.prompt);
-  StepItem item{.sampling = state.sampling};
+  ChoiceSample sample{.choice = choice};
   while (all.size() < context_length && all.size() - prompt < state.stop.max_tokens) {
     const size_t index = all.size() - prompt;
-    item.edits = editor.Edits(stop.ForbiddenNext());
-    all.push_back(index < had.size() ? had[index] : FakeNextToken(layout, vocab.size(), all, item));
+    sample.edits = editor.Edits(stop.ForbiddenNext());
+    all.push_back(index < had.size()
+                      ? had[index]
+                      : FakeNextToken(layout, vocab.size(), all, state.sampling.seed, sample));
     editor.Accept(all.back());
     if (stop.Accept(all.back()) != StopReason::kNone) break;
   }
@@ -121,6 +124,7 @@ void FakeModelRunner::Submit(Step step) {
   BATON_CHECK(!step_.has_value());
   if (options_.on_step != nullptr) options_.on_step(step);
   for (const kv::BlockRef& ref : step.zero_blocks) arena_.ZeroBlock(ref.group, ref.block);
+  for (const kv::BlockCopy& copy : step.copy_blocks) CopyBlock(copy);
   size_t tokens = 0;
   for (const StepItem& item : step.items) tokens += item.tokens.size();
   const auto layers = static_cast<int64_t>(arena_.layout().layers.size());
@@ -158,19 +162,37 @@ void FakeModelRunner::RunLayer(uint32_t layer) {
 
 ItemResult FakeModelRunner::Finish(const StepItem& item) const {
   if (options_.nan != nullptr && options_.nan(item)) {
-    return {absl::InternalError("a logit is NaN"), 0};
+    return {.status = absl::InternalError("a logit is NaN")};
   }
-  ItemResult result{absl::OkStatus(), item.sample ? Sample(item) : 0};
-  if (item.sample && item.top_logprobs.has_value()) {
-    result.logprobs = FakeLogprobs(result.token, *item.top_logprobs);
-  }
+  ItemResult result{.status = absl::OkStatus(), .sampled = Sample(item)};
   for (const TokenId token : item.scored) {
     result.scored.push_back(FakeLogprobs(token, item.scored_top));
   }
   return result;
 }
 
-TokenId FakeModelRunner::Sample(const StepItem& item) const {
+void FakeModelRunner::CopyBlock(const kv::BlockCopy& copy) {
+  for (const uint32_t layer : arena_.layout().LayersOf(copy.group)) {
+    for (uint32_t arena = 0; arena < kArenas; ++arena) {
+      const std::span<const std::byte> from = arena_.Piece(layer, arena, copy.from);
+      std::memcpy(arena_.Piece(layer, arena, copy.to).data(), from.data(), from.size());
+    }
+  }
+}
+
+std::vector<SampledToken> FakeModelRunner::Sample(const StepItem& item) const {
+  std::vector<SampledToken> sampled;
+  if (item.samples.empty()) return sampled;
+  const uint64_t hash = HashOfBlocks(item);
+  for (const ChoiceSample& sample : item.samples) {
+    sampled.push_back({.token = Draw(hash, options_.vocab_size, item.sampling.seed, sample)});
+    if (!item.top_logprobs.has_value()) continue;
+    sampled.back().logprobs = FakeLogprobs(sampled.back().token, *item.top_logprobs);
+  }
+  return sampled;
+}
+
+uint64_t FakeModelRunner::HashOfBlocks(const StepItem& item) const {
   const kv::KvLayout& layout = arena_.layout();
   const uint32_t end = item.start_position + static_cast<uint32_t>(item.tokens.size());
   uint64_t hash = 0;
@@ -186,7 +208,7 @@ TokenId FakeModelRunner::Sample(const StepItem& item) const {
       }
     }
   }
-  return Draw(hash, options_.vocab_size, item);
+  return hash;
 }
 
 }  // namespace baton::engine

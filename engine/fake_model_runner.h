@@ -23,18 +23,19 @@ namespace baton::engine {
 // Three layers in two KV groups; 16 bytes a slot in each of two arenas.
 kv::KvLayout FakeLayout(uint32_t block_size);
 
-// What a right model samples after `tokens`: it depends on every edit and is never a forbidden id.
-// Pure.
+// What a right model samples after `tokens`: it depends on seed, choice and every edit and is never
+// a forbidden id. Pure.
 TokenId FakeNextToken(const kv::KvLayout& layout, int32_t vocab_size,
-                      std::span<const TokenId> tokens, const StepItem& item);
+                      std::span<const TokenId> tokens, uint64_t seed, const ChoiceSample& sample);
 
 // The log probabilities that the fake model gives `token`. Pure.
 TokenLogprobs FakeLogprobs(TokenId token, uint32_t top);
 
-// Every token of choice 0 that a right cluster delivers for `state` (those it has already
+// Every token of one choice that a right cluster delivers for `state` (those it has already
 // included), the one that ends it included. Pure.
 std::vector<TokenId> FakeContinuation(const kv::KvLayout& layout, const Vocab& vocab,
-                                      uint32_t context_length, const DecoderState& state);
+                                      uint32_t context_length, const DecoderState& state,
+                                      uint32_t choice = 0);
 
 // Single-threaded: runs as events of the executor, a layer at a time.
 class FakeModelRunner final : public ModelRunner {
@@ -57,8 +58,10 @@ class FakeModelRunner final : public ModelRunner {
 
  private:
   void RunLayer(uint32_t layer);
+  void CopyBlock(const kv::BlockCopy& copy);
   ItemResult Finish(const StepItem& item) const;
-  TokenId Sample(const StepItem& item) const;
+  std::vector<SampledToken> Sample(const StepItem& item) const;
+  uint64_t HashOfBlocks(const StepItem& item) const;
 
   const Options options_;
   Executor& executor_;

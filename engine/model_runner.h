@@ -17,7 +17,15 @@ namespace baton::engine {
 using SequenceId = uint64_t;
 using StepId = uint64_t;
 
-// Consecutive tokens of one sequence: a prefill chunk (any length) or a decode row (length 1).
+// A token to sample from a row, with uniform(sampling.seed, choice, position of the token).
+struct ChoiceSample {
+  uint32_t choice = 0;
+  // What parameters and the choice's history do to the row's logits.
+  std::vector<sampling::LogitEdit> edits = {};
+};
+
+// Consecutive tokens of one sequence: a prefill chunk (any length) or a decode row (length 1) of
+// one of its choices.
 struct StepItem {
   SequenceId sequence = 0;
   // Run at absolute positions [start_position, start_position + tokens.size()); their K and V are
@@ -27,14 +35,11 @@ struct StepItem {
   // Per KV group, block of slot range [i * block_size, (i + 1) * block_size); long enough for the
   // last position.
   std::vector<std::vector<kv::BlockId>> block_tables = {};
-  // Whether to sample the token that follows the last one, with
-  // uniform(sampling.seed, choice, start_position + tokens.size()).
-  bool sample = false;
+  // To be sampled of the last token's row: at the end of a prompt the first token of every choice,
+  // in a decode row that choice's next. Empty: nothing is.
+  std::vector<ChoiceSample> samples = {};
   SamplingParams sampling = {};
-  uint32_t choice = 0;
-  // Of the row that is sampled: what parameters and history do to its logits.
-  std::vector<sampling::LogitEdit> edits = {};
-  // With the sampled token, its log probabilities and those of so many others; absent: none.
+  // With each sampled token, its log probabilities and those of so many others; absent: none.
   std::optional<uint32_t> top_logprobs = std::nullopt;
   // The prompt's tokens that follow the first scored.size() tokens of this item, to be scored with
   // so many others.
@@ -45,16 +50,22 @@ struct StepItem {
 struct Step {
   StepId id = 0;
   // Zeroed before anything runs, so that unwritten slots are never read or shipped unzeroed.
-  std::vector<kv::BlockRef> zero_blocks;
-  std::vector<StepItem> items;
+  std::vector<kv::BlockRef> zero_blocks = {};
+  // Done after that, before any item runs. No block is both read and written by these.
+  std::vector<kv::BlockCopy> copy_blocks = {};
+  std::vector<StepItem> items = {};
+};
+
+struct SampledToken {
+  TokenId token = 0;
+  std::optional<TokenLogprobs> logprobs = std::nullopt;  // when asked for
 };
 
 // Of one item, in the order of Step::items.
 struct ItemResult {
   absl::Status status;  // INTERNAL: a logit was NaN; the item's sequence ends, others go on
-  TokenId token = 0;    // when `sample`
-  std::optional<TokenLogprobs> logprobs = std::nullopt;  // of the token, when asked for
-  std::vector<TokenLogprobs> scored = {};                // of StepItem::scored
+  std::vector<SampledToken> sampled = {};  // of StepItem::samples
+  std::vector<TokenLogprobs> scored = {};  // of StepItem::scored
 };
 
 struct StepResult {

@@ -16,20 +16,33 @@ int ClassOf(const Candidate& c) {
 bool Before(const Candidate& a, const Candidate& b) {
   const StepId waited_a = ClassOf(a) == 0 ? a.last_step : 0;
   const StepId waited_b = ClassOf(b) == 0 ? b.last_step : 0;
-  return std::make_tuple(ClassOf(a), waited_a, a.admitted_at, a.sequence) <
-         std::make_tuple(ClassOf(b), waited_b, b.admitted_at, b.sequence);
+  return std::make_tuple(ClassOf(a), waited_a, a.admitted_at, a.sequence, a.choice) <
+         std::make_tuple(ClassOf(b), waited_b, b.admitted_at, b.sequence, b.choice);
 }
 
-// Leaves out what may not start.
-void DropBeyond(uint32_t max_running, std::vector<Candidate>& sorted) {
+bool Older(const Candidate& a, const Candidate& b) {
+  return std::make_tuple(a.admitted_at, a.sequence) < std::make_tuple(b.admitted_at, b.sequence);
+}
+
+// Leaves those in the batch and those that join it.
+void Admit(uint32_t max_running, std::vector<Candidate>& candidates) {
   uint32_t running = 0;
-  for (const Candidate& c : sorted) running += c.started ? 1 : 0;
-  std::erase_if(sorted, [&](const Candidate& c) {
-    if (c.started) return false;
-    if (running >= max_running) return true;
-    ++running;
-    return false;
-  });
+  for (const Candidate& c : candidates) running += c.started ? c.rows : 0;
+  const auto fresh = std::stable_partition(candidates.begin(), candidates.end(),
+                                           [](const Candidate& c) { return c.started; });
+  std::sort(fresh, candidates.end(), Older);
+  auto joined = fresh;
+  while (joined != candidates.end()) {
+    const auto end = std::find_if(joined, candidates.end(), [&joined](const Candidate& c) {
+      return c.sequence != joined->sequence;
+    });
+    uint32_t rows = 0;
+    for (auto c = joined; c != end; ++c) rows += c->rows;
+    if (running > 0 && running + rows > max_running) break;
+    running += rows;
+    joined = end;
+  }
+  candidates.erase(joined, candidates.end());
 }
 
 // What decodes leave for prompts even when there are more decodes than tokens. A small step cannot
@@ -43,8 +56,8 @@ uint32_t LeftForPrefill(const StepBudget& budget, const Candidate& decode,
 }  // namespace
 
 std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, const StepBudget& budget) {
+  Admit(budget.max_running, candidates);
   std::sort(candidates.begin(), candidates.end(), Before);
-  DropBeyond(budget.max_running, candidates);
   const auto prefill = std::find_if(candidates.begin(), candidates.end(),
                                     [](const Candidate& c) { return !c.decoding; });
   const bool mixed = prefill != candidates.begin() && prefill != candidates.end();
@@ -59,7 +72,7 @@ std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, const Ste
     if (tokens == 0) continue;
     left -= tokens;
     left_of_class -= tokens;
-    plan.push_back({c.sequence, tokens, tokens == c.pending, c.decoding});
+    plan.push_back({c.sequence, c.choice, tokens, tokens == c.pending, c.decoding});
   }
   return plan;
 }

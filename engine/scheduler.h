@@ -1,4 +1,4 @@
-// Which sequences run in the next step: running decodes first, then started prefills, then new
+// Which rows run in the next step: running decodes first, then started prefills, then new
 // ones, under one token budget. A pure function, so that policies are tested without a model.
 #ifndef BATON_ENGINE_SCHEDULER_H_
 #define BATON_ENGINE_SCHEDULER_H_
@@ -11,17 +11,21 @@
 
 namespace baton::engine {
 
+// A sequence's prompt, or one of its choices.
 struct Candidate {
   SequenceId sequence = 0;
+  uint32_t choice = 0;
   Time admitted_at{};    // older first within each class
   uint32_t pending = 0;  // tokens to run before the next one can be sampled, at least 1
   bool decoding = false;
-  bool started = false;
+  bool started = false;  // the sequence is in the batch
   StepId last_step = 0;  // who waited longest goes first when the budget is short
+  uint32_t rows = 1;     // places in the batch: a prompt takes those of all its choices
 };
 
 struct ScheduledItem {
   SequenceId sequence = 0;
+  uint32_t choice = 0;
   uint32_t tokens = 0;  // at least 1
   bool sample = false;  // the item reaches the end of what is pending
   bool decoding = false;
@@ -32,7 +36,7 @@ struct StepBudget {
   // Of prompts in a step that has decodes as well: a long prompt must not hold back those that are
   // being answered. 0: this step has the decodes alone. See StepRates::PrefillBesideDecodes.
   uint32_t prefill_beside_decodes = 0;
-  uint32_t max_running = 0;  // nothing new is started while so many candidates are started
+  uint32_t max_running = 0;  // rows in the batch
 };
 
 // What prompts get of a step that has decodes as well, however slow that makes it.
@@ -40,6 +44,10 @@ inline constexpr uint32_t LeastPrefill(uint32_t step_tokens) {
   return step_tokens < 8 ? 1 : step_tokens / 8;
 }
 
+// A sequence joins the batch with all its choices or not at all. The oldest joins first and nobody
+// overtakes one that does not fit yet, so nothing starves; one with more choices than `max_running`
+// joins an empty batch.
+//
 // Neither side starves: with more decodes than tokens LeastPrefill is left for prompts, in a step
 // of less than eight tokens in turn with the decodes.
 std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, const StepBudget& budget);

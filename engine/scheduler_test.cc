@@ -90,5 +90,59 @@ TEST(SchedulerTest, AStepTooSmallToBeSharedIsTakenInTurns) {
   EXPECT_EQ(Plan({Decode(1, 7), Decode(2, 6), Prefill(9, 0, 50, false)}, 1, 1), "2:1s");
 }
 
+// One choice of a sequence that was handed over.
+Candidate Fresh(SequenceId id, uint32_t choice, int admitted_at) {
+  return {.sequence = id,
+          .choice = choice,
+          .admitted_at = Time(seconds(admitted_at)),
+          .pending = 1,
+          .decoding = true};
+}
+
+Candidate Choices(Candidate prompt, uint32_t n) {
+  prompt.rows = n;
+  return prompt;
+}
+
+TEST(SchedulerTest, ASequenceJoinsWithAllItsChoicesOrNotAtAll) {
+  const std::vector<Candidate> candidates = {Decode(1, 1), Fresh(2, 0, 5), Fresh(2, 1, 5),
+                                             Fresh(2, 2, 5)};
+  EXPECT_EQ(Plan(candidates, 64, 3), "1:1s");
+  EXPECT_EQ(Plan(candidates, 64, 4), "2:1s 2:1s 2:1s 1:1s");
+}
+
+TEST(SchedulerTest, APromptTakesThePlacesOfItsChoices) {
+  EXPECT_EQ(Plan({Choices(Prefill(1, 0, 5, true), 3), Prefill(2, 1, 5, false)}, 64, 3), "1:5s");
+  EXPECT_EQ(Plan({Choices(Prefill(1, 0, 5, true), 3), Prefill(2, 1, 5, false)}, 64, 4),
+            "1:5s 2:5s");
+}
+
+TEST(SchedulerTest, NobodyOvertakesOneThatDoesNotFitYet) {
+  const std::vector<Candidate> waiting = {Choices(Prefill(2, 3, 5, false), 4),
+                                          Prefill(3, 4, 5, false), Fresh(4, 0, 5)};
+  std::vector<Candidate> busy = waiting;
+  busy.push_back(Decode(1, 1));
+  EXPECT_EQ(Plan(busy, 64, 4), "1:1s");
+  EXPECT_EQ(Plan(waiting, 64, 5), "2:5s 3:5s");
+  // An older one does join.
+  busy.push_back(Prefill(5, 2, 5, false));
+  EXPECT_EQ(Plan(busy, 64, 4), "1:1s 5:5s");
+}
+
+TEST(SchedulerTest, MoreChoicesThanPlacesJoinAnEmptyBatch) {
+  const Candidate big = Choices(Prefill(1, 0, 5, false), 16);
+  EXPECT_EQ(Plan({big, Prefill(2, 1, 5, false)}, 64, 4), "1:5s");
+  EXPECT_EQ(Plan({big, Decode(3, 1)}, 64, 4), "3:1s");
+}
+
+TEST(SchedulerTest, ChoicesTakeTurnsWhenTheBudgetIsShort) {
+  std::vector<Candidate> candidates = {Decode(1, 3), Decode(1, 2), Decode(1, 3)};
+  for (uint32_t i = 0; i < 3; ++i) candidates[i].choice = i;
+  const std::vector<ScheduledItem> plan = PlanStep(candidates, StepBudget{2, 2, 8});
+  ASSERT_EQ(plan.size(), 2u);
+  EXPECT_EQ(plan[0].choice, 1u);
+  EXPECT_EQ(plan[1].choice, 0u);
+}
+
 }  // namespace
 }  // namespace baton::engine

@@ -1,78 +1,94 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "common/check.h"
+#include "common/status_macros.h"
+#include "kv/block_fork.h"
+#include "sampling/logit_edits.h"
+#include "text/stop.h"
 
 namespace baton::engine {
 
 Sequence::Sequence(SequenceId id, SequenceMode mode, const DecoderState& state, Time admitted_at,
-                   kv::BlockTable table, const Vocab& vocab, uint32_t context_length)
+                   kv::BlockTable blocks, const Vocab& vocab, uint32_t context_length)
     : id_(id),
       mode_(mode),
       sampling_(state.sampling),
-      max_tokens_(state.stop.max_tokens),
-      context_length_(context_length),
-      prompt_length_(static_cast<uint32_t>(state.prompt.size())),
       logprobs_(state.logprobs),
       scores_prompt_(state.logprobs.prompt.has_value() && state.prompt_logprobs.empty()),
       admitted_at_(admitted_at),
-      tokens_(state.prompt),
-      table_(std::move(table)),
-      stop_(vocab, state.stop),
-      editor_(state.sampling, state.prompt) {
-  const std::vector<TokenId>& sampled = state.choices.front().tokens;
-  tokens_.insert(tokens_.end(), sampled.begin(), sampled.end());
+      prompt_(state.prompt),
+      blocks_(std::move(blocks)) {
+  const StopMatcher stop(vocab, state.stop);
+  const sampling::LogitEditor editor(state.sampling, state.prompt);
+  const auto prompt_length = static_cast<uint32_t>(prompt_.size());
+  choices_.reserve(state.choices.size());
+  for (uint32_t i = 0; i < state.choices.size(); ++i) {
+    choices_.emplace_back(
+        Choice::Place{id, i, prompt_length, state.stop.max_tokens, context_length}, stop, editor);
+  }
+}
+
+bool Sequence::over() const {
+  return std::all_of(choices_.begin(), choices_.end(),
+                     [](const Choice& choice) { return choice.finished(); });
+}
+
+absl::StatusOr<std::vector<TokenEvent>> Sequence::Replay(const std::vector<ChoiceState>& came) {
+  std::vector<TokenEvent> events;
+  for (Choice& choice : choices_) {
+    BATON_ASSIGN_OR_RETURN(std::vector<TokenEvent> more, choice.Replay(came[choice.index()]));
+    std::move(more.begin(), more.end(), std::back_inserter(events));
+  }
+  if (!events.empty()) events.back().last = over();
+  return events;
 }
 
 std::vector<TokenId> Sequence::Chunk(uint32_t length) const {
   BATON_CHECK(length <= pending());
-  const auto begin = tokens_.begin() + computed();
+  const auto begin = prompt_.begin() + computed();
   return std::vector<TokenId>(begin, begin + length);
 }
 
 std::vector<TokenId> Sequence::Scored(uint32_t length) const {
-  const uint32_t end = std::min(computed() + length + 1, prompt_length_);
+  const uint32_t end = std::min(computed() + length + 1, static_cast<uint32_t>(prompt_.size()));
   if (!scores_prompt_ || end <= computed() + 1) return {};
-  return std::vector<TokenId>(tokens_.begin() + computed() + 1, tokens_.begin() + end);
+  return std::vector<TokenId>(prompt_.begin() + computed() + 1, prompt_.begin() + end);
 }
 
-TokenEvent Sequence::Accept(TokenId token, std::optional<TokenLogprobs> logprobs) {
-  tokens_.push_back(token);
-  TokenEvent event = Judge(static_cast<uint32_t>(tokens_.size()) - 1);
-  event.logprobs = std::move(logprobs);
-  return event;
-}
-
-absl::StatusOr<std::vector<TokenEvent>> Sequence::Replay(const ChoiceState& choice) {
-  std::vector<TokenEvent> events;
-  for (uint32_t position = prompt_length_; position < tokens_.size(); ++position) {
-    if (!events.empty() && events.back().finish_reason != FinishReason::kNone) {
-      return absl::InvalidArgumentError("choices[0].tokens: goes on after its end at position " +
-                                        std::to_string(position - 1));
-    }
-    events.push_back(Judge(position));
-    if (logprobs_.output.has_value()) {
-      events.back().logprobs = choice.logprobs[position - prompt_length_];
-    }
+std::vector<ChoiceSample> Sequence::FirstSamples() const {
+  std::vector<ChoiceSample> samples;
+  for (const Choice& choice : choices_) {
+    if (choice.sampled() == 0) samples.push_back(choice.NextSample());
   }
-  return events;
+  return samples;
 }
 
-TokenEvent Sequence::Judge(uint32_t position) {
-  TokenEvent event{.sequence = id_, .position = position, .token = tokens_[position]};
-  editor_.Accept(event.token);
-  if (stop_.Accept(event.token) != StopReason::kNone) {
-    event.finish_reason = FinishReason::kStop;
-  } else if (position + 1 - prompt_length_ >= max_tokens_ || position + 1 >= context_length_) {
-    event.finish_reason = FinishReason::kLength;
-    stop_.Finish();
+void Sequence::CompletePrompt() {
+  BATON_CHECK(in_prompt() && pending() == 0);
+  blocks_.SetState(kv::BlockState::kLive);
+  if (mode_ == SequenceMode::kPrefillOnly) {
+    phase_ = Phase::kHeld;
+  } else {
+    Fork();
   }
-  event.visible_bytes = stop_.visible_bytes();
-  held_ = mode_ == SequenceMode::kPrefillOnly || event.finish_reason != FinishReason::kNone;
-  return event;
+}
+
+void Sequence::Fork() {
+  phase_ = Phase::kForked;
+  std::vector<Choice*> live;
+  for (Choice& choice : choices_) {
+    BATON_CHECK(choice.sampled() > 0);
+    if (!choice.finished()) live.push_back(&choice);
+  }
+  kv::ForkedBlocks forked =
+      kv::ForkBlocks(std::move(blocks_), static_cast<uint32_t>(choices_.size()),
+                     static_cast<uint32_t>(live.size()));
+  for (size_t i = 0; i < live.size(); ++i) live[i]->Start(std::move(forked.tables[i]));
+  copies_ = std::move(forked.copies);
 }
 
 }  // namespace baton::engine

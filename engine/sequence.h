@@ -1,98 +1,84 @@
-// One sequence in the engine: its tokens, how much of them is in the KV blocks, and whether it
-// ends.
+// One request in the engine: first its prompt, which is computed once, then its choices, which
+// share the prompt's blocks and end one by one.
 #ifndef BATON_ENGINE_SEQUENCE_H_
 #define BATON_ENGINE_SEQUENCE_H_
 
 #include <cstdint>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/decoder_state.h"
 #include "common/executor.h"
+#include "engine/choice.h"
 #include "engine/model_runner.h"
+#include "kv/block.h"
 #include "kv/block_table.h"
-#include "sampling/logit_edits.h"
-#include "text/stop.h"
 #include "text/vocab.h"
 
 namespace baton::engine {
 
 enum class SequenceMode {
-  kGenerate,     // until an end
-  kPrefillOnly,  // samples one token, then keeps its blocks until removed
-};
-
-enum class FinishReason { kNone, kStop, kLength };
-
-struct TokenEvent {
-  SequenceId sequence = 0;
-  uint32_t choice = 0;
-  uint32_t position = 0;  // absolute: prompt length + index
-  TokenId token = 0;
-  uint64_t visible_bytes = 0;
-  FinishReason finish_reason = FinishReason::kNone;
-  std::optional<TokenLogprobs> logprobs = std::nullopt;  // when asked for
+  kGenerate,     // until every choice has ended
+  kPrefillOnly,  // samples one token of each choice, then keeps its blocks until removed
 };
 
 // Owner: the engine.
 class Sequence {
  public:
-  // `state` has one choice.
+  // `blocks` holds what is filled of the prompt.
   Sequence(SequenceId id, SequenceMode mode, const DecoderState& state, Time admitted_at,
-           kv::BlockTable table, const Vocab& vocab, uint32_t context_length);
+           kv::BlockTable blocks, const Vocab& vocab, uint32_t context_length);
 
   SequenceId id() const { return id_; }
   SequenceMode mode() const { return mode_; }
   Time admitted_at() const { return admitted_at_; }
-  kv::BlockTable& table() { return table_; }
-  const kv::BlockTable& table() const { return table_; }
   const SamplingParams& sampling() const { return sampling_; }
-
-  // Tokens [computed(), tokens) are not in the blocks yet.
-  uint32_t computed() const { return table_.filled(); }
-  uint32_t pending() const { return static_cast<uint32_t>(tokens_.size()) - computed(); }
-  // Next: one token that was just sampled, nothing of the prompt.
-  bool decoding() const { return sampled() > 0 && pending() <= 1; }
-  uint32_t sampled() const { return static_cast<uint32_t>(tokens_.size()) - prompt_length_; }
-  std::vector<TokenId> Chunk(uint32_t length) const;
-
-  // What the next row is sampled with.
-  std::vector<sampling::LogitEdit> Edits() const { return editor_.Edits(stop_.ForbiddenNext()); }
   const LogprobParams& logprobs() const { return logprobs_; }
+  std::vector<Choice>& choices() { return choices_; }
+  const std::vector<Choice>& choices() const { return choices_; }
+  bool over() const;  // no choice goes on
+
+  // Events of the tokens that the choices came with, one choice after the other; call it once,
+  // first. Errors of Choice::Replay.
+  absl::StatusOr<std::vector<TokenEvent>> Replay(const std::vector<ChoiceState>& came);
+
+  // Until CompletePrompt. Tokens [computed(), prompt) are not in the blocks yet.
+  bool in_prompt() const { return phase_ == Phase::kPrompt; }
+  kv::BlockTable& blocks() { return blocks_; }
+  uint32_t computed() const { return blocks_.filled(); }
+  uint32_t pending() const { return static_cast<uint32_t>(prompt_.size()) - computed(); }
+  std::vector<TokenId> Chunk(uint32_t length) const;
   // The prompt's tokens that follow those of Chunk(length), when they are to be scored here.
   std::vector<TokenId> Scored(uint32_t length) const;
+  // Of the choices that have no token yet: the prompt's last row makes their first ones.
+  std::vector<ChoiceSample> FirstSamples() const;
 
-  // Nothing is to be run any more; it only keeps blocks.
-  bool held() const { return held_; }
+  // The whole prompt is in the blocks and every choice has a token. kGenerate: those that go on get
+  // their blocks; else it only keeps the prompt's from now on.
+  void CompletePrompt();
+  bool held() const { return phase_ == Phase::kHeld; }
+  // To be done before any choice writes: not empty for the first step after the fork alone.
+  std::vector<kv::BlockCopy> TakeCopies() { return std::exchange(copies_, {}); }
 
-  // Appends a sampled token and decides whether it is the last.
-  TokenEvent Accept(TokenId token, std::optional<TokenLogprobs> logprobs);
-  // Events of the tokens that the choice came with, in order; call it once, first. INVALID_ARGUMENT
-  // when they go on after an end.
-  absl::StatusOr<std::vector<TokenEvent>> Replay(const ChoiceState& choice);
-
-  bool started = false;  // has been in a step
-  StepId last_step = 0;  // it ran in
+  bool started = false;  // in the batch
   TimerHandle deadline;
 
  private:
-  TokenEvent Judge(uint32_t position);  // Accept without the append
+  enum class Phase : uint8_t { kPrompt, kHeld, kForked };
+  void Fork();
 
   const SequenceId id_;
   const SequenceMode mode_;
   const SamplingParams sampling_;
-  const uint32_t max_tokens_;
-  const uint32_t context_length_;
-  const uint32_t prompt_length_;
   const LogprobParams logprobs_;
   const bool scores_prompt_;
   const Time admitted_at_;
-  std::vector<TokenId> tokens_;  // prompt, then sampled
-  kv::BlockTable table_;
-  StopMatcher stop_;
-  sampling::LogitEditor editor_;
-  bool held_ = false;
+  const std::vector<TokenId> prompt_;
+  Phase phase_ = Phase::kPrompt;
+  kv::BlockTable blocks_;  // until the fork
+  std::vector<Choice> choices_;
+  std::vector<kv::BlockCopy> copies_;
 };
 
 }  // namespace baton::engine

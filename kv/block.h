@@ -17,6 +17,14 @@ struct BlockRef {
   bool operator==(const BlockRef&) const = default;
 };
 
+// What block `to` of a group is to hold as well.
+struct BlockCopy {
+  GroupId group = 0;
+  BlockId from = 0;
+  BlockId to = 0;
+  bool operator==(const BlockCopy&) const = default;
+};
+
 }  // namespace baton::kv
 
 #endif  // BATON_KV_BLOCK_H_

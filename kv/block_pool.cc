@@ -39,12 +39,16 @@ BlockLease& BlockLease::operator=(BlockLease&& other) noexcept {
   return *this;
 }
 
-void BlockLease::SetState(BlockState state) {
+void BlockLease::SetState(BlockState state, uint32_t begin, uint32_t end) {
   BATON_CHECK(state == BlockState::kReserved || state == BlockState::kFilling ||
               state == BlockState::kLive);
-  ForEach(blocks_, [&](BlockRef ref) {
-    if (pool_->At(ref).shares == 1) pool_->Move(ref, state);
-  });
+  for (GroupId g = 0; g < blocks_.size(); ++g) {
+    BATON_CHECK(begin <= end && end <= blocks_[g].size());
+    for (uint32_t i = begin; i < end; ++i) {
+      const BlockRef ref{g, blocks_[g][i]};
+      if (pool_->At(ref).shares == 1) pool_->Move(ref, state);
+    }
+  }
 }
 
 void BlockLease::Truncate(uint32_t count) {
@@ -68,6 +72,28 @@ BlockLease BlockLease::Share(uint32_t count) const {
     pool_->Move(ref, BlockState::kLive);
   });
   return BlockLease(pool_, std::move(shared));
+}
+
+BlockLease BlockLease::Extract(uint32_t begin, uint32_t count) {
+  GroupBlocks extracted(blocks_.size());
+  for (GroupId g = 0; g < blocks_.size(); ++g) {
+    std::vector<BlockId>& group = blocks_[g];
+    BATON_CHECK(begin <= group.size() && count <= group.size() - begin);
+    const auto first = group.begin() + begin;
+    extracted[g].assign(first, first + count);
+    group.erase(first, first + count);
+  }
+  return BlockLease(pool_, std::move(extracted));
+}
+
+void BlockLease::Append(BlockLease other) {
+  BATON_CHECK(pool_ != nullptr && other.pool_ == pool_);
+  for (GroupId g = 0; g < blocks_.size(); ++g) {
+    const std::vector<BlockId>& more = other.blocks_[g];
+    blocks_[g].insert(blocks_[g].end(), more.begin(), more.end());
+  }
+  other.pool_ = nullptr;  // they are ours now
+  other.blocks_.clear();
 }
 
 void BlockLease::Reset() {

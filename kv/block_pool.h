@@ -45,12 +45,17 @@ class BlockLease {
   bool empty() const { return pool_ == nullptr; }
   const GroupBlocks& blocks() const { return blocks_; }
 
-  // Of the blocks that nobody else shares; `state` is kReserved, kFilling or kLive.
-  void SetState(BlockState state);
+  // Of blocks [begin, end) of each group, those that nobody else shares; `state` is kReserved,
+  // kFilling or kLive.
+  void SetState(BlockState state, uint32_t begin, uint32_t end);
   // Gives back all but the first `count` blocks of each group.
   void Truncate(uint32_t count);
   // Another share of the first `count` blocks of each group; they become live.
   BlockLease Share(uint32_t count) const;
+  // Splits blocks [begin, begin + count) of each group off; what lies behind them moves up.
+  BlockLease Extract(uint32_t begin, uint32_t count);
+  // Takes the other's blocks, of the same pool, behind its own.
+  void Append(BlockLease other);
   void Reset();
 
  private:

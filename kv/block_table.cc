@@ -33,17 +33,23 @@ GroupBlocks BlockTable::Prefix(uint32_t end) const {
   return out;
 }
 
-std::vector<BlockRef> BlockTable::Extend(uint32_t end) {
+std::vector<BlockRef> BlockTable::Extend(uint32_t end, BlockState state) {
   BATON_CHECK(filled_ <= end && end <= slots());
+  const auto first_block = static_cast<uint32_t>(BlocksFor(filled_, block_size_));
+  const auto end_block = static_cast<uint32_t>(BlocksFor(end, block_size_));
+  filled_ = end;
+  if (first_block == end_block) return {};
+  lease_.SetState(state, first_block, end_block);
   const GroupBlocks& blocks = lease_.blocks();
   std::vector<BlockRef> touched;
   for (GroupId g = 0; g < blocks.size(); ++g) {
-    for (uint64_t i = BlocksFor(filled_, block_size_); i < BlocksFor(end, block_size_); ++i) {
-      touched.push_back({g, blocks[g][i]});
-    }
+    for (uint32_t i = first_block; i < end_block; ++i) touched.push_back({g, blocks[g][i]});
   }
-  filled_ = end;
   return touched;
+}
+
+void BlockTable::SetState(BlockState state) {
+  lease_.SetState(state, 0, static_cast<uint32_t>(BlocksFor(filled_, block_size_)));
 }
 
 void BlockTable::Truncate(uint32_t end) {

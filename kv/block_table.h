@@ -23,14 +23,20 @@ class BlockTable {
   uint32_t filled() const { return filled_; }
   uint64_t slots() const;  // room, in the smallest group
   const GroupBlocks& blocks() const { return lease_.blocks(); }
-  BlockLease& lease() { return lease_; }
 
   // Per group, the blocks of slots [0, end).
   GroupBlocks Prefix(uint32_t end) const;
 
   // Slots [filled(), end) are about to be written: returns the blocks touched for the first time,
-  // which must be zeroed before. Requires filled() <= end <= slots().
-  std::vector<BlockRef> Extend(uint32_t end);
+  // which must be zeroed before and are in `state` from now on. Requires filled() <= end <=
+  // slots().
+  std::vector<BlockRef> Extend(uint32_t end, BlockState state);
+
+  // Of the blocks of slots [0, filled()); the room to grow stays reserved.
+  void SetState(BlockState state);
+
+  // The blocks leave the table.
+  BlockLease TakeLease() { return std::move(lease_); }
 
   // Forgets what lies at and after `end` (the blocks stay); no reader looks past filled().
   void Truncate(uint32_t end);

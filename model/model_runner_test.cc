@@ -103,7 +103,7 @@ class ModelRunnerTest : public ::testing::Test {
     engine::StepItem item;
     item.tokens = std::move(tokens);
     item.block_tables = {{3, 1, 2, 0}};
-    item.sample = true;
+    item.samples = {{}};
     return item;
   }
 
@@ -155,7 +155,7 @@ TEST_F(ModelRunnerTest, SealsTheBlocksThatAreReadyToShip) {
     return true;
   };
   engine::StepItem chunk = Item(std::vector<TokenId>(block_size + 2, 5));  // into blocks 3 and 1
-  chunk.sample = false;
+  chunk.samples = {};
   RunStep({chunk});
   EXPECT_TRUE(sealed(3));
   EXPECT_TRUE(broken(1));
@@ -165,7 +165,7 @@ TEST_F(ModelRunnerTest, SealsTheBlocksThatAreReadyToShip) {
   EXPECT_TRUE(sealed(1));
   engine::StepItem more = Item({8});
   more.start_position = block_size + 4;
-  more.sample = false;
+  more.samples = {};
   RunStep({more});
   EXPECT_TRUE(broken(1));
   engine::Step again;
@@ -173,7 +173,7 @@ TEST_F(ModelRunnerTest, SealsTheBlocksThatAreReadyToShip) {
   again.zero_blocks = {{0, 3}};
   again.items = {Item({9})};
   again.items[0].block_tables = {{2}};
-  again.items[0].sample = false;
+  again.items[0].samples = {};
   runner_->Submit(std::move(again));
   recorder_.done = false;
   while (!recorder_.done) executor_.RunOne();
@@ -196,7 +196,8 @@ TEST_F(ModelRunnerTest, GreedyTokenIsTheLargestLogit) {
   const engine::StepResult result = RunStep({Item(prompt)});
   ASSERT_TRUE(result.status.ok()) << result.status;
   const std::vector<double> logits = ExpectedLogits(prompt);
-  EXPECT_EQ(result.items[0].token, std::max_element(logits.begin(), logits.end()) - logits.begin());
+  EXPECT_EQ(result.items[0].sampled[0].token,
+            std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 TEST_F(ModelRunnerTest, SampledTokenUsesTheUniformOfItsPosition) {
@@ -206,28 +207,30 @@ TEST_F(ModelRunnerTest, SampledTokenUsesTheUniformOfItsPosition) {
     engine::StepItem item = Item(prompt);
     item.sampling.temperature = 1.5f;
     item.sampling.seed = seed;
-    item.choice = 2;
+    item.samples = {{.choice = 2}};
     const engine::StepResult result = RunStep({item});
     ASSERT_TRUE(result.status.ok()) << result.status;
     const auto uniform = sampling::UniformAt(seed, 2, prompt.size());
-    EXPECT_EQ(result.items[0].token, *sampling::SampleToken(logits, item.sampling, uniform));
+    EXPECT_EQ(result.items[0].sampled[0].token,
+              *sampling::SampleToken(logits, item.sampling, uniform));
   }
 }
 
 TEST_F(ModelRunnerTest, ChunksAndDecodeRowsOfSeveralSequencesShareAStep) {
   engine::StepItem first = Item({10, 20, 30, 40});
-  first.sample = false;
+  first.samples = {};
   engine::StepItem second = Item({7});
   second.block_tables = {{8}};
   engine::StepResult result = RunStep({first, second});
   ASSERT_TRUE(result.status.ok()) << result.status;
   engine::StepItem rest = Item({50});
   rest.start_position = 4;
-  second.tokens = {result.items[1].token};
+  second.tokens = {result.items[1].sampled[0].token};
   second.start_position = 1;
   result = RunStep({second, rest});
   const std::vector<double> logits = ExpectedLogits({10, 20, 30, 40, 50});
-  EXPECT_EQ(result.items[1].token, std::max_element(logits.begin(), logits.end()) - logits.begin());
+  EXPECT_EQ(result.items[1].sampled[0].token,
+            std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 TEST_F(ModelRunnerTest, BlocksAreZeroedBeforeTheStepRuns) {

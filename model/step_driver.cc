@@ -49,7 +49,7 @@ absl::StatusOr<TokenId> StepDriver::Step(std::vector<TokenId> tokens) {
   position_ += static_cast<uint32_t>(tokens.size());
   item.tokens = std::move(tokens);
   item.block_tables = {table_};
-  item.sample = true;
+  item.samples = {{}};
   engine::Step step;
   step.id = ++last_step_;
   step.items.push_back(std::move(item));
@@ -59,7 +59,7 @@ absl::StatusOr<TokenId> StepDriver::Step(std::vector<TokenId> tokens) {
   const engine::StepResult result = done.get();
   BATON_RETURN_IF_ERROR(result.status);
   BATON_RETURN_IF_ERROR(result.items[0].status);
-  return result.items[0].token;
+  return result.items[0].sampled[0].token;
 }
 
 void StepDriver::OnStepDone(engine::StepResult result) { done_.set_value(std::move(result)); }

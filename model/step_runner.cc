@@ -41,11 +41,11 @@ struct Asked {
   sampling::TokenRequest request;
 };
 
-sampling::TokenRequest ToSample(const engine::StepItem& item) {
+sampling::TokenRequest ToSample(const engine::StepItem& item, const engine::ChoiceSample& sample) {
   const uint64_t position = item.start_position + item.tokens.size();
   return {.params = item.sampling,
-          .uniform = sampling::UniformAt(item.sampling.seed, item.choice, position),
-          .edits = item.edits,
+          .uniform = sampling::UniformAt(item.sampling.seed, sample.choice, position),
+          .edits = sample.edits,
           .top_logprobs = item.top_logprobs};
 }
 
@@ -60,7 +60,9 @@ std::vector<Asked> AskedRows(const engine::Step& step) {
                        {.given = item.scored[k], .top_logprobs = item.scored_top}});
     }
     first += static_cast<uint32_t>(item.tokens.size());
-    if (item.sample) asked.push_back({i, first - 1, ToSample(item)});
+    for (const engine::ChoiceSample& sample : item.samples) {
+      asked.push_back({i, first - 1, ToSample(item, sample)});
+    }
   }
   return asked;
 }
@@ -72,8 +74,7 @@ void Take(const Asked& asked, absl::StatusOr<sampling::TokenResult>& chosen,
   } else if (asked.request.given.has_value()) {
     result.scored.push_back(*std::move(chosen->logprobs));
   } else {
-    result.token = chosen->token;
-    result.logprobs = std::move(chosen->logprobs);
+    result.sampled.push_back({chosen->token, std::move(chosen->logprobs)});
   }
 }
 
@@ -97,6 +98,10 @@ engine::StepResult StepRunner::Run(const engine::Step& step,
     model_.backend->ZeroBlock(kv_, ref.group, ref.block);
     if (seals_ != nullptr) seals_->BreakBlock(ref.group, ref.block);
   }
+  for (const kv::BlockCopy& copy : step.copy_blocks) {
+    model_.backend->CopyBlock(kv_, copy.group, copy.from, copy.to);
+    if (seals_ != nullptr) seals_->BreakBlock(copy.group, copy.to);
+  }
   transformer_.Forward(TokensOf(step), BatchOf(step), kv_, [&](uint32_t layer) {
     if (seals_ != nullptr) SealLayer(step, layer);
     layer_stored(layer);
@@ -112,7 +117,7 @@ void StepRunner::SealLayer(const engine::Step& step, uint32_t layer) {
     const size_t end = item.start_position + item.tokens.size();
     for (size_t i = item.start_position / block_size; i * block_size < end; ++i) {
       // Where sampling begins the prompt ends, and its last block is shipped as it is.
-      if ((i + 1) * block_size <= end || item.sample) {
+      if ((i + 1) * block_size <= end || !item.samples.empty()) {
         seals_->Seal(kv_, layer, table[i]);
       } else {
         seals_->Break(layer, table[i]);
@@ -130,8 +135,9 @@ std::vector<engine::ItemResult> StepRunner::SampleItems(const engine::Step& step
     std::vector<uint32_t> rows;
     std::vector<kernels::SampleRow> requests;
     for (const Asked& one : some) {
-      requests.push_back({static_cast<uint32_t>(rows.size()), one.request});
-      rows.push_back(one.row);
+      // Several choices of one row stand side by side: its logits are computed once.
+      if (rows.empty() || rows.back() != one.row) rows.push_back(one.row);
+      requests.push_back({static_cast<uint32_t>(rows.size()) - 1, one.request});
     }
     auto chosen = model_.backend->Sample(transformer_.Logits(rows), requests);
     for (size_t i = 0; i < some.size(); ++i) Take(some[i], chosen[i], results[some[i].item]);
@@ -182,8 +188,10 @@ absl::Status StepRunner::CheckAsked(const engine::StepItem& item) const {
   for (const TokenId token : item.scored) {
     if (!in_vocabulary(token)) return absl::InternalError("a scored token id is out of range");
   }
-  for (const sampling::LogitEdit& edit : item.edits) {
-    if (!in_vocabulary(edit.token)) return absl::InternalError("an edited id is out of range");
+  for (const engine::ChoiceSample& sample : item.samples) {
+    for (const sampling::LogitEdit& edit : sample.edits) {
+      if (!in_vocabulary(edit.token)) return absl::InternalError("an edited id is out of range");
+    }
   }
   return absl::OkStatus();
 }

@@ -1,113 +1,21 @@
-// Both roles together on virtual time: a request crosses from a prefill worker to a decode worker.
-#include <gtest/gtest.h>
-
-#include <memory>
+// A request on its way from a prefill worker to a decode worker, and what may go wrong there.
 #include <string>
 #include <vector>
 
 #include "engine/engine_fixture.h"
-#include "kv/block_demand.h"
+#include "engine/fake_model_runner.h"
+#include "gtest/gtest.h"
+#include "prefill_worker/handover_fixture.h"
 #include "proto/mapping/decoder_state.h"
-#include "proto/mapping/ids.h"
-#include "worker/test_rig.h"
 
 namespace baton::worker {
 namespace {
-
-using engine::FixturePrompt;
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-RigWorker::Options PrefillOptions() {
-  RigWorker::Options options;
-  options.role = v1::ROLE_PREFILL;
-  options.name = "prefill";
-  options.number = 1;
-  return options;
-}
-
-RigWorker::Options DecodeOptions() {
-  RigWorker::Options options;
-  options.number = 2;
-  return options;
-}
-
-class HandoverTest : public testing::Test {
- protected:
-  HandoverTest()
-      : network_([this](const kvtransfer::InProcessNetwork::Wire&, Executor& to, std::string&,
-                        std::function<void()> deliver) {
-          if (hold_data_) return held_.push_back(std::move(deliver));
-          to.Post(std::move(deliver));
-        }) {}
-
-  void Start(RigWorker::Options prefill = PrefillOptions(),
-             RigWorker::Options decode = DecodeOptions()) {
-    decode_ = std::make_unique<RigWorker>(world_, network_, sinks_, decode);
-    prefill_ = std::make_unique<RigWorker>(world_, network_, sinks_, prefill);
-    to_decode_ = std::make_unique<RigSession>(world_, *decode_);
-    to_prefill_ = std::make_unique<RigSession>(world_, *prefill_);
-    to_prefill_->on_event = [this](const v1::WorkerEvent& event) {
-      if (event.has_started() && attach_) to_decode_->Attach(AttemptOf(event));
-    };
-    world_.RunFor(milliseconds(1));
-  }
-
-  DecoderState State(uint64_t request, uint32_t prompt = 100, uint32_t max_tokens = 10) {
-    DecoderState state = engine::FixtureState(FixturePrompt(prompt, request), max_tokens, request);
-    state.attempt = RigAttempt(request);
-    return state;
-  }
-  std::vector<TokenId> Expected(const DecoderState& state) {
-    return engine::FakeContinuation(engine::FakeLayout(16), engine::FixtureVocab(), 512, state);
-  }
-  absl::Status Submit(const DecoderState& state) {
-    return to_prefill_->Submit(state, {decode_->AsSink()});
-  }
-  void ExpectIdle() {
-    EXPECT_TRUE(prefill_->all_free());
-    EXPECT_TRUE(decode_->all_free());
-    EXPECT_TRUE(prefill_->core->idle());
-    EXPECT_TRUE(decode_->core->idle());
-    EXPECT_TRUE(prefill_->core->pool().CheckIntegrity().ok());
-    EXPECT_TRUE(decode_->core->pool().CheckIntegrity().ok());
-  }
-  // Started, FirstToken, HandedOff at the source; all tokens from the first at the sink.
-  void ExpectCrossed(const DecoderState& state) {
-    const std::vector<TokenId> expected = Expected(state);
-    const std::vector<v1::WorkerEvent> source = to_prefill_->EventsOf(state.attempt);
-    ASSERT_EQ(source.size(), 3u) << state.prompt.size();
-    EXPECT_EQ(source[0].started().sink_address(), "decode");
-    EXPECT_EQ(source[1].first_token().token().token(), expected[0]);
-    EXPECT_EQ(source[1].first_token().token().position(), state.prompt.size());
-    EXPECT_GT(source[2].handed_off().bytes(), 0u);
-    EXPECT_EQ(to_decode_->TokensOf(state.attempt), expected);
-    EXPECT_TRUE(to_decode_->Finished(state.attempt));
-    EXPECT_EQ(to_decode_->EventsOf(state.attempt)[0].token().position(), state.prompt.size());
-  }
-
-  SimWorld world_;
-  bool hold_data_ = false;
-  std::vector<std::function<void()>> held_;
-  kvtransfer::InProcessNetwork network_;
-  RigSinks sinks_;
-  std::unique_ptr<RigWorker> decode_;
-  std::unique_ptr<RigWorker> prefill_;
-  std::unique_ptr<RigSession> to_decode_;
-  std::unique_ptr<RigSession> to_prefill_;
-  bool attach_ = true;
-};
 
 TEST_F(HandoverTest, EveryPromptLengthAroundABlockCrossesTokenExact) {
   for (const uint32_t step_tokens : {1u, 7u, 16u, 64u, 256u}) {
     RigWorker::Options options = PrefillOptions();
     options.step_tokens = step_tokens;
-    to_prefill_.reset();
-    to_decode_.reset();
-    prefill_.reset();
-    decode_.reset();
-    Start(options);
+    Restart(options, DecodeOptions());
     for (uint32_t blocks = 0; blocks <= 6; ++blocks) {
       for (uint32_t prompt = blocks * 16 - (blocks > 0); prompt <= blocks * 16 + 1; ++prompt) {
         if (prompt == 0) continue;
@@ -183,7 +91,7 @@ TEST_F(HandoverTest, FirstLayerLandsBeforeTheLastChunkStarts) {
   options.step_tokens = 16;
   uint64_t landed_before_last_chunk = 0;
   options.model.on_step = [&](const engine::Step& step) {
-    if (step.items[0].sample) landed_before_last_chunk = decode_->table->landed_bytes();
+    if (!step.items[0].samples.empty()) landed_before_last_chunk = decode_->table->landed_bytes();
   };
   Start(options);
   ASSERT_TRUE(Submit(State(1, 100)).ok());
@@ -368,11 +276,7 @@ TEST_F(HandoverTest, RouterThatLosesOnlyTheSourceHearsFromTheSink) {
 // Cancel at any moment: the source and the sink are told, both have their blocks back in 2 s.
 TEST_F(HandoverTest, CancelAtAnyMomentFreesBothSides) {
   for (int after_us = 0; after_us < 6000; after_us += 50) {
-    to_prefill_.reset();
-    to_decode_.reset();
-    prefill_.reset();
-    decode_.reset();
-    Start();
+    Restart(PrefillOptions(), DecodeOptions());
     ASSERT_TRUE(Submit(State(1, 150, 20)).ok());
     world_.RunFor(microseconds(after_us));
     to_prefill_->Cancel(RigAttempt(1));
@@ -384,11 +288,7 @@ TEST_F(HandoverTest, CancelAtAnyMomentFreesBothSides) {
 
 TEST_F(HandoverTest, DeadlineAtAnyMomentFreesBothSides) {
   for (int after_us = 0; after_us < 6000; after_us += 100) {
-    to_prefill_.reset();
-    to_decode_.reset();
-    prefill_.reset();
-    decode_.reset();
-    Start();
+    Restart(PrefillOptions(), DecodeOptions());
     DecoderState state = State(1, 150, 20);
     state.remaining = microseconds(after_us);
     ASSERT_TRUE(Submit(state).ok());

@@ -49,7 +49,9 @@ class Rig {
     options.reserve_patience = 2 * kPatience;
     options.step_tokens = 16;
     options.model.step_cost = milliseconds(30);
-    options.model.nan = [this](const engine::StepItem& item) { return nan_ && item.sample; };
+    options.model.nan = [this](const engine::StepItem& item) {
+      return nan_ && !item.samples.empty();
+    };
     options.dialer = &sinks;
     options.transport = &sinks;
     options.on_event = [this, counts](std::string_view machine, std::string_view state,

@@ -97,6 +97,7 @@ struct PrefillRole::Attempt : SequenceOwner {
   std::vector<uint32_t> shipped_blocks;  // per layer
   // Go to the sink with the commit: the router may hear of the first token from there first.
   std::vector<TokenLogprobs> prompt_logprobs;
+  std::vector<ChoiceState> choices;  // that have their first token
 };
 
 PrefillRole::PrefillRole(WorkerContext& context, kvtransfer::SinkDialer& dialer,
@@ -115,11 +116,12 @@ PrefillRole::~PrefillRole() {
 
 absl::Status PrefillRole::Submit(Submission submission) {
   const DecoderState& state = submission.state;
-  if (state.choices.size() != 1 || !state.choices[0].tokens.empty()) {
-    return absl::UnimplementedError("choices: a prompt phase starts one choice without tokens");
+  for (const ChoiceState& choice : state.choices) {
+    if (choice.tokens.empty()) continue;
+    return absl::UnimplementedError("choices: a prompt phase starts choices without tokens");
   }
   BATON_ASSIGN_OR_RETURN(std::vector<uint32_t> wanted,
-                         BlocksWanted(context_, state.prompt.size(), 1));
+                         BlocksWanted(context_, state.prompt.size(), 1, 1));
   const AttemptId id = state.attempt;
   auto attempt = std::make_unique<Attempt>(*this, std::move(submission));
   if (attempt->submission.deadline.has_value()) {
@@ -190,7 +192,7 @@ void PrefillRole::AskNextSink(Attempt& attempt) {
   kvtransfer::ReserveRequest request;
   request.prompt = state.prompt;
   request.cache_namespace = state.cache_namespace;
-  request.n = 1;
+  request.n = static_cast<uint32_t>(state.choices.size());
   request.max_tokens = state.stop.max_tokens;
   request.age = state.age;
   request.remaining = state.remaining;
@@ -276,23 +278,26 @@ void PrefillRole::OnPromptLogprobs(Attempt& attempt, uint32_t position,
 }
 
 void PrefillRole::OnFirstToken(Attempt& attempt, const engine::TokenEvent& event) {
-  const bool last = event.finish_reason != engine::FinishReason::kNone;
-  Note(attempt, last ? PrefillEvent::kFirstTokenEnds : PrefillEvent::kFirstToken);
+  const bool all = attempt.choices.size() + 1 == attempt.submission.state.choices.size();
+  if (all) Note(attempt, event.last ? PrefillEvent::kFirstTokenEnds : PrefillEvent::kFirstToken);
   if (attempt.state != PrefillState::kRunning) return;
+  ChoiceState& choice = attempt.choices.emplace_back();
+  choice.tokens = {event.token};
+  choice.finished = event.finish_reason != engine::FinishReason::kNone;
+  if (event.logprobs.has_value()) choice.logprobs = {*event.logprobs};
   const Time now = context_.executor.Now();
   v1::WorkerEvent out;
   *out.mutable_first_token()->mutable_token() = MakeToken(attempt.id(), event);
   out.mutable_first_token()->set_prefill_ns(static_cast<uint64_t>((now - attempt.started).count()));
-  if (last) return Finish(attempt, std::move(out));
+  if (event.last) return Finish(attempt, std::move(out));
   context_.sessions.Emit(attempt.id().router, std::move(out));
-  Commit(attempt, event);
+  if (all) Commit(attempt);
 }
 
-void PrefillRole::Commit(Attempt& attempt, const engine::TokenEvent& event) {
+void PrefillRole::Commit(Attempt& attempt) {
   attempt.state = PrefillState::kCommitting;
   DecoderState state = StateAt(attempt.submission, context_.executor.Now());
-  state.choices[0].tokens.push_back(event.token);
-  if (event.logprobs.has_value()) state.choices[0].logprobs.push_back(*event.logprobs);
+  state.choices = std::move(attempt.choices);
   state.prompt_logprobs = std::move(attempt.prompt_logprobs);
   source_.Commit(attempt.id(), {TokenChainHash(state.prompt), proto::Serialize(state)});
 }

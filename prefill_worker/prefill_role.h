@@ -68,7 +68,7 @@ class PrefillRole : public Role, private kvtransfer::TransferSource::Host {
   void OnPromptLogprobs(Attempt& attempt, uint32_t position, std::vector<TokenLogprobs> logprobs);
   void OnFirstToken(Attempt& attempt, const engine::TokenEvent& event);
   void OnSequenceFailed(Attempt& attempt, const absl::Status& status);
-  void Commit(Attempt& attempt, const engine::TokenEvent& event);
+  void Commit(Attempt& attempt);
 
   // The one way out. Tells the router by `event` when there is one, stops computing, and gives the
   // blocks back: at once, or when the source reads them no more. With a cause the sink tells the

@@ -126,7 +126,9 @@ class PrefillRoleTest : public testing::Test {
     options.reserve_patience = seconds(4);
     options.step_tokens = 16;
     options.model.step_cost = milliseconds(1);
-    options.model.nan = [this](const engine::StepItem& item) { return nan_ && item.sample; };
+    options.model.nan = [this](const engine::StepItem& item) {
+      return nan_ && !item.samples.empty();
+    };
     worker_ = std::make_unique<RigWorker>(world_, network_, sinks_, options);
     session_ = std::make_unique<RigSession>(world_, *worker_);
     for (const std::string name : {"sink-1", "sink-2"}) {

@@ -25,8 +25,8 @@ enum class PrefillEvent : uint8_t {
   kNotGranted,  // the transfer ended before a grant: refused, or the sink is lost
   kPatience,    // no grant for too long
   kLayerReady,
-  kFirstToken,  // and it goes on
-  kFirstTokenEnds,
+  kFirstToken,      // the last choice's, and a choice goes on
+  kFirstTokenEnds,  // the last choice's, and none goes on
   kSequenceFailed,
   kCommitted,  // the transfer ended well
   kBroken,     // the granted transfer ended otherwise: refused, revoked, sink lost
@@ -56,10 +56,11 @@ inline constexpr int kNumPrefillEvents = 15;
 //
 // "-": cannot occur. "gone": blocks given back, tombstone. Going to Ending calls Release.
 // (a) Started to the router. (b) the next sink is asked; after the last: NoRoom to the router,
-// gone. (c) FirstToken to the router, Commit to the sink. (d) FirstToken to the router. (e) Failed
-// to the router. (f) HandedOff to the router. (g) Failed(UNAVAILABLE, cause) to the router. (h)
-// nothing to the router: after FirstToken the sink's word decides. (i) The Release says that we
-// lost the router, and a sink that had granted tells it: it may be alive and wait for that word.
+// gone. (c) FirstToken of every choice to the router, Commit to the sink. (d) FirstToken of every
+// choice to the router. (e) Failed to the router. (f) HandedOff to the router. (g)
+// Failed(UNAVAILABLE, cause) to the router. (h) nothing to the router: after FirstToken the sink's
+// word decides. (i) The Release says that we lost the router, and a sink that had granted tells it:
+// it may be alive and wait for that word.
 std::string_view ToString(PrefillState state);
 std::string_view ToString(PrefillEvent event);
 

@@ -13,16 +13,18 @@
 
 namespace baton::worker {
 
-// INVALID_ARGUMENT with both numbers when it does not fit the empty pool.
+// For a prompt and `n` choices of max_tokens. INVALID_ARGUMENT with both numbers when it does not
+// fit the empty pool.
 inline absl::StatusOr<std::vector<uint32_t>> BlocksWanted(const WorkerContext& context,
-                                                          size_t prompt_tokens,
+                                                          size_t prompt_tokens, size_t n,
                                                           uint32_t max_tokens) {
   const WorkerOptions& options = context.options;
   BATON_ASSIGN_OR_RETURN(const uint32_t blocks,
-                         kv::BlocksNeeded(prompt_tokens, 1, max_tokens, options.layout.block_size));
+                         kv::BlocksNeeded(prompt_tokens, static_cast<uint32_t>(n), max_tokens,
+                                          options.layout.block_size));
   for (const uint32_t capacity : options.pool_blocks) {
     if (blocks <= capacity) continue;
-    return absl::InvalidArgumentError("prompt and max_tokens need " + std::to_string(blocks) +
+    return absl::InvalidArgumentError("prompt, n and max_tokens need " + std::to_string(blocks) +
                                       " KV blocks, the pool has " + std::to_string(capacity));
   }
   return std::vector<uint32_t>(options.pool_blocks.size(), blocks);

@@ -40,8 +40,7 @@ void EngineMux::OnToken(const engine::TokenEvent& event) {
   const auto found = owners_.find(event.sequence);
   if (found == owners_.end()) return;
   const Owned owned = found->second;
-  const bool last = event.finish_reason != engine::FinishReason::kNone;
-  if (last && owned.mode == engine::SequenceMode::kGenerate) owners_.erase(found);
+  if (event.last && owned.mode == engine::SequenceMode::kGenerate) owners_.erase(found);
   owned.owner->OnToken(event);
 }
 

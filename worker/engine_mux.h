@@ -40,7 +40,8 @@ class EngineMux : private engine::Engine::Listener {
   };
   EngineMux(const engine::EngineOptions& options, const Environment& environment);
 
-  // `owner` must outlive the sequence: until Remove, its failure or (kGenerate) its last token.
+  // `owner` must outlive the sequence: until Remove, its failure or (kGenerate) the last token of
+  // its last choice.
   absl::StatusOr<engine::SequenceId> Add(engine::NewSequence sequence, SequenceOwner& owner);
   void Remove(engine::SequenceId sequence);
 

@@ -9,7 +9,7 @@
 #include "baton/worker/v1/worker.pb.h"
 #include "common/decoder_state.h"
 #include "common/ids.h"
-#include "engine/sequence.h"
+#include "engine/choice.h"
 
 namespace baton::worker {
 

@@ -39,10 +39,9 @@ void Generation::OnPromptLogprobs(uint32_t position, std::vector<TokenLogprobs> 
 }
 
 void Generation::OnToken(const engine::TokenEvent& event) {
-  const bool last = event.finish_reason != engine::FinishReason::kNone;
-  Note(last ? GenerationEvent::kLastToken : GenerationEvent::kToken);
+  Note(event.last ? GenerationEvent::kLastToken : GenerationEvent::kToken);
   Emit(TokenEventOf(attempt_, event));
-  if (!last) return;
+  if (!event.last) return;
   sequence_.reset();
   if (attached_) End();
 }

@@ -16,7 +16,11 @@
 
 namespace baton::worker {
 
-enum class GenerationEvent : uint8_t { kToken, kLastToken, kSequenceFailed };
+enum class GenerationEvent : uint8_t {
+  kToken,      // of a choice, maybe its last
+  kLastToken,  // no choice goes on
+  kSequenceFailed,
+};
 
 // Until Attach its events are kept, bounded by prompt and max_tokens; then they flow. Removes
 // the sequence when it dies. Owner thread: the executor's.

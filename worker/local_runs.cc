@@ -27,9 +27,10 @@ LocalRuns::~LocalRuns() {
 }
 
 absl::Status LocalRuns::Submit(Submission submission) {
+  const DecoderState& state = submission.state;
   BATON_ASSIGN_OR_RETURN(
       std::vector<uint32_t> wanted,
-      BlocksWanted(context_, submission.state.prompt.size(), submission.state.stop.max_tokens));
+      BlocksWanted(context_, state.prompt.size(), state.choices.size(), state.stop.max_tokens));
   const AttemptId attempt = submission.state.attempt;
   auto run = std::make_unique<Run>();
   run->submission = std::move(submission);

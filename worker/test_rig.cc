@@ -221,18 +221,24 @@ std::vector<v1::WorkerEvent> RigSession::EventsOf(const AttemptId& attempt) cons
   return events;
 }
 
-std::vector<TokenId> RigSession::TokensOf(const AttemptId& attempt) const {
+std::vector<TokenId> RigSession::TokensOf(const AttemptId& attempt, uint32_t choice) const {
   std::vector<TokenId> tokens;
   for (const v1::WorkerEvent& event : EventsOf(attempt)) {
-    if (event.has_token()) tokens.push_back(event.token().token());
+    if (event.has_token() && event.token().choice() == choice) {
+      tokens.push_back(event.token().token());
+    }
   }
   return tokens;
 }
 
-bool RigSession::Finished(const AttemptId& attempt) const {
-  const std::vector<v1::WorkerEvent> events = EventsOf(attempt);
-  return !events.empty() && events.back().has_token() &&
-         events.back().token().finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+bool RigSession::Finished(const AttemptId& attempt, size_t choices) const {
+  size_t ended = 0;
+  bool last = false;
+  for (const v1::WorkerEvent& event : EventsOf(attempt)) {
+    last = event.token().finish_reason() != v1::FINISH_REASON_UNSPECIFIED;
+    ended += last ? 1 : 0;
+  }
+  return last && ended == choices;
 }
 
 }  // namespace baton::worker

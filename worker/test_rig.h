@@ -135,8 +135,9 @@ class RigSession : public Stream<v1::SessionRequest, v1::SessionResponse>::Liste
 
   // Events of an attempt, in order, without loads and hellos.
   std::vector<v1::WorkerEvent> EventsOf(const AttemptId& attempt) const;
-  std::vector<TokenId> TokensOf(const AttemptId& attempt) const;  // Token events only
-  bool Finished(const AttemptId& attempt) const;                  // a Token event with a reason
+  // Of Token events only.
+  std::vector<TokenId> TokensOf(const AttemptId& attempt, uint32_t choice = 0) const;
+  bool Finished(const AttemptId& attempt, size_t choices = 1) const;  // all of them, as the last
 
   std::vector<v1::SessionResponse> messages;
   std::optional<absl::Status> closed;

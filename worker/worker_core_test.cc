@@ -209,6 +209,11 @@ TEST_F(WorkerCoreTest, SubmitIsRefusedByName) {
   invalid([](auto& r) {
     for (int i = 0; i < 512; ++i) r.mutable_state()->add_prompt(1);
   });
+  status = code([](auto& r) {
+    while (r.state().choices_size() < 17) r.mutable_state()->add_choices();
+  });
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("choices: 17 exceeds the limit of 16"), std::string::npos);
   EXPECT_EQ(code([](auto& r) { r.add_sinks()->set_address("x"); }).code(),
             StatusCode::kUnimplemented);
   EXPECT_TRUE(worker_->core->idle());
@@ -223,6 +228,12 @@ TEST_F(WorkerCoreTest, RequestThatNeverFitsIsRefusedWithBothNumbers) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("9 KV blocks"), std::string::npos) << status;
   EXPECT_NE(status.message().find("has 4"), std::string::npos) << status;
+  // Two blocks of prompt and one for each choice.
+  DecoderState choices = State(2, 40, 5);
+  choices.choices.resize(3);
+  EXPECT_NE(session.Submit(choices).message().find("5 KV blocks"), std::string::npos);
+  choices.choices.resize(2);
+  EXPECT_TRUE(session.Submit(choices).ok());
 }
 
 TEST_F(WorkerCoreTest, LiveAndOverAttemptsAreNotTakenAgain) {

@@ -30,7 +30,7 @@ std::vector<Option> WorkerOptions() {
       Integer("kv-blocks", 1024, 1, kMost, "KV blocks of the pool"),
       Integer("block-size", 16, 16, 256, "token slots of a KV block, a power of two"),
       Integer("context", 0, 0, kMost, "lowers the model's context length; 0: as the model says"),
-      Integer("max-running", 64, 1, kMost, "sequences in the batch"),
+      Integer("max-running", 64, 1, kMost, "choices in the batch"),
       Integer("max-queue", 1024, 1, kMost, "requests that wait; beyond them RESOURCE_EXHAUSTED"),
       Integer("step-tokens", 64, 1, kMost, "token budget of a step"),
       Integer("lease-ms", 10000, 1, kMost, "a peer that is silent for so long is lost"),

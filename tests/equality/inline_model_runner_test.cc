@@ -34,7 +34,11 @@ struct Recorder : engine::ModelRunner::Listener {
   }
   void OnStepDone(engine::StepResult result) override {
     std::string text = std::to_string(result.id) + " done: " + result.status.ToString();
-    for (const engine::ItemResult& item : result.items) text += " " + std::to_string(item.token);
+    for (const engine::ItemResult& item : result.items) {
+      for (const engine::SampledToken& sampled : item.sampled) {
+        text += " " + std::to_string(sampled.token);
+      }
+    }
     events.push_back(text);
     if (on_done) on_done();
   }
@@ -81,7 +85,7 @@ engine::StepItem Item(std::vector<kv::BlockId> table, uint32_t start, uint32_t l
   }
   item.start_position = start;
   item.block_tables = {std::move(table)};
-  item.sample = true;
+  item.samples = {{.choice = start % 3}};
   item.sampling.temperature = start % 2 == 0 ? 0.0f : 0.9f;
   item.sampling.seed = 7 + start;
   return item;

@@ -137,8 +137,9 @@ class World : private kvtransfer::SourceStream::Listener {
     state.attempt = AnyAttempt();
     state.stop.max_tokens = 1 + input_.Below(32);
     state.prompt.resize(1 + input_.Below(64), 5);
-    state.choices.resize(1);
-    if (input_.Byte() >= 0xC0) state.choices[0].tokens.resize(input_.Below(8), 6);
+    const uint8_t shape = input_.Byte();
+    state.choices.resize(1 + shape % 3);
+    if (shape >= 0xC0) state.choices[0].tokens.resize(input_.Below(8), 6);
     v1::SubmitRequest request;
     *request.mutable_state() = proto::ToProto(state);
     request.set_session_number(1);
@@ -167,7 +168,7 @@ class World : private kvtransfer::SourceStream::Listener {
         transfer::v1::Reserve& reserve = *message.mutable_reserve();
         proto::Set(AnyAttempt(), *reserve.mutable_attempt());
         for (uint32_t count = 1 + input_.Below(64); count > 0; --count) reserve.add_prompt(5);
-        reserve.set_n(1);
+        reserve.set_n(1 + static_cast<uint32_t>(reserve.prompt_size()) % 3);
         reserve.set_max_tokens(1 + input_.Below(32));
         proto::Set(options.layout_fp, *reserve.mutable_layout_fp());
         proto::Set(options.numerics_id, *reserve.mutable_numerics_id());
