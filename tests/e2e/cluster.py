@@ -177,11 +177,15 @@ class Cluster:
                               timeout=timeout_s, check=False)
 
     def generate(self, *flags, target=None, timeout_s=PATIENCE_S):
-        """The JSON answer; fails when the request does."""
+        """The JSON answer, that of the first of several choices; fails when the request does."""
+        return self.generate_all(*flags, target=target, timeout_s=timeout_s)[0]
+
+    def generate_all(self, *flags, target=None, timeout_s=PATIENCE_S):
+        """The JSON answers of all choices."""
         done = self.run("--json", *flags, target=target, timeout_s=timeout_s)
         if done.returncode != 0:
             raise AssertionError(f"{flags}: {done.stderr.decode()}")
-        return json.loads(done.stdout)
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def start(self, *flags):
         return Stream(self.command_of(*flags))

@@ -1,8 +1,8 @@
-"""Random mixtures of every field that acts on logits, ends or log probabilities, as flags of
-`baton generate`, and what must be equal in two answers to one request."""
+"""Random mixtures of every field that acts on logits, ends, log probabilities or the number of choices, as flags
+of `baton generate`, and what must be equal in two answers to one request."""
 
 # All that a request decides; timings and workers may differ. Missing: not asked for.
-FIELDS = ("token_ids", "text", "finish_reason", "prompt_token_ids", "logprobs", "prompt_logprobs", "usage")
+FIELDS = ("index", "token_ids", "text", "finish_reason", "prompt_token_ids", "logprobs", "prompt_logprobs", "usage")
 
 
 def mixed_flags(numbers, vocab):
@@ -37,9 +37,16 @@ def mixed_flags(numbers, vocab):
         flags += ["--stop", numbers.choice(["e", "\n", " the", "."])]
     for _ in range(numbers.randint(0, 3)):
         flags += ["--stop-id", str(numbers.randrange(vocab))]
+    if one_in(4):
+        n = numbers.choice([2, 3, 4, 8])
+        flags += ["--n", str(n)]
+        if one_in(4):
+            flags += ["--best-of", str(n + 2)]
     return flags + ["--min-tokens", "2"]  # the first token is not the last: there is a hand-over
 
 
-def differences(answer, expected):
-    """The names of the fields that differ."""
-    return [name for name in FIELDS if answer.get(name) != expected.get(name)]
+def differences(answers, expected):
+    """The names of the fields that differ, choice by choice."""
+    if len(answers) != len(expected):
+        return [f"{len(answers)} choices, not {len(expected)}"]
+    return [name for answer, right in zip(answers, expected) for name in FIELDS if answer.get(name) != right.get(name)]
