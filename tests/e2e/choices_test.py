@@ -297,7 +297,7 @@ class SmallChoices(unittest.TestCase):
 
     def test_more_choices_than_run_at_once_still_end(self):
         for flags in ((), ("--prefill-workers", "0")):
-            with self.subTest(flags=flags), Cluster(tiny_model(self.directory), "--threads", "1", "--max-running", "16",
+            with self.subTest(flags=flags), Cluster(tiny_model(self.directory), "--threads", "1", "--max-running", "4",
                                                     *flags) as cluster:
                 client = api.Client(cluster.target)
                 request = api.generation(PROMPT, n=16, temperature=1, seed=3, max_tokens=20)
