@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/random.h"
+#include "kv/block_demand.h"
 
 namespace baton::sim {
 
@@ -14,6 +15,10 @@ namespace {
 using std::chrono::hours;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+
+// What a request may need: a tight pool still fits every one. One choice never needs more than 12.
+constexpr uint32_t kTightBlocks = 12;
+constexpr uint32_t kManyBlocks = 40;
 
 template <typename T, size_t kSize>
 T Pick(Random& random, const T (&choices)[kSize]) {
@@ -28,8 +33,7 @@ SimWorkerOptions MakeWorker(Random& random, bool prefill, size_t index, bool tig
   worker.max_running = Pick(random, {2u, 8u, 64u});
   worker.step_cost = microseconds(200 + random.Below(3000));
   worker.clock_offset = hours(random.Below(1000));
-  // A tight pool still fits every request: 12 blocks of 16 slots.
-  worker.blocks = tight_pool ? 12 + static_cast<uint32_t>(random.Below(8)) : 160;
+  worker.blocks = tight_pool ? kTightBlocks + static_cast<uint32_t>(random.Below(8)) : 160;
   // Too short for some queues: the source gives up and the router places again.
   if (tight_pool) worker.reserve_patience = Pick(random, {milliseconds(20), milliseconds(5000)});
   worker.seed = random.Next64();
@@ -62,13 +66,24 @@ void AddSamplingFields(DecoderState& state) {
   if (bit(7)) state.logprobs.prompt = static_cast<uint32_t>(bits >> 18) % 4;
 }
 
-PlannedRequest MakeRequest(Random& random, size_t routers) {
+// One choice as often as several, but never more than fit `blocks`.
+size_t ChoicesOf(const DecoderState& state, uint32_t blocks) {
+  static constexpr uint32_t kNumbers[] = {1, 1, 1, 1, 2, 3, 8, 16};
+  uint32_t n = kNumbers[(state.sampling.seed >> 20) % 8];
+  const auto needed = [&state](uint32_t choices) {
+    return *kv::BlocksNeeded(state.prompt.size(), choices, state.stop.max_tokens,
+                             SimWorkerOptions().block_size);
+  };
+  while (n > 1 && needed(n) > blocks) --n;
+  return n;
+}
+
+PlannedRequest MakeRequest(Random& random, size_t routers, uint32_t blocks) {
   PlannedRequest request;
   request.router = random.Below(routers);
   request.arrival = microseconds(random.Below(300'000));
   DecoderState& state = request.state;
   state.prompt = MakePrompt(random);
-  state.choices.resize(1);
   state.sampling.seed = random.Next64();
   state.stop.max_tokens = random.Below(8) == 0 ? 1 : 1 + static_cast<uint32_t>(random.Below(80));
   state.stop.ignore_eos = random.Below(4) == 0;
@@ -81,6 +96,7 @@ PlannedRequest MakeRequest(Random& random, size_t routers) {
     state.stop.stop_strings.push_back(std::string(1, static_cast<char>('a' + random.Below(26))));
   }
   AddSamplingFields(state);
+  state.choices.resize(ChoicesOf(state, blocks));
   if (random.Below(4) == 0) request.cancel_after = microseconds(random.Below(250'000));
   if (random.Below(5) == 0) request.deadline_after = microseconds(1 + random.Below(300'000));
   return request;
@@ -106,7 +122,8 @@ Scenario MakeScenario(uint64_t seed, const ScenarioOptions& options) {
   }
   const size_t requests = 20 + random.Below(41);
   for (size_t i = 0; i < requests; ++i) {
-    scenario.requests.push_back(MakeRequest(random, scenario.routers));
+    scenario.requests.push_back(
+        MakeRequest(random, scenario.routers, scenario.tight_pool ? kTightBlocks : kManyBlocks));
   }
   scenario.network.slow_every = Pick<uint64_t>(random, {0, 50, 400});
   if (options.faults) {

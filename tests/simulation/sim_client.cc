@@ -1,5 +1,6 @@
 #include "tests/simulation/sim_client.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -28,21 +29,33 @@ class SimClient::Observer : public router::RequestObserver {
   SimClient& client_;
 };
 
-SimClient::SimClient(Options options, SimRouter& router)
-    : options_(std::move(options)), router_(router) {
+SimClient::Choice SimClient::Expected(const DecoderState& state, uint32_t choice) {
   const SimWorkerOptions worker;
-  const DecoderState& state = options_.plan->state;
-  expected_ = engine::FakeContinuation(engine::FakeLayout(worker.block_size), SimVocab(),
-                                       worker.context_length, state);
+  Choice out;
+  out.expected = engine::FakeContinuation(engine::FakeLayout(worker.block_size), SimVocab(),
+                                          worker.context_length, state, choice);
   StopMatcher stop(SimVocab(), state.stop);
-  for (size_t i = 0; i < expected_.size(); ++i) {
-    const bool stopped = stop.Accept(expected_[i]) != StopReason::kNone;
-    if (i + 1 == expected_.size()) {
-      expected_finish_ = stopped ? router::Finish::kStop : router::Finish::kLength;
+  for (size_t i = 0; i < out.expected.size(); ++i) {
+    const bool stopped = stop.Accept(out.expected[i]) != StopReason::kNone;
+    if (i + 1 == out.expected.size()) {
+      out.expected_finish = stopped ? router::Finish::kStop : router::Finish::kLength;
       if (!stopped) stop.Finish();
     }
-    visible_.push_back(stop.visible_bytes());
+    out.visible.push_back(stop.visible_bytes());
   }
+  return out;
+}
+
+SimClient::SimClient(Options options, SimRouter& router)
+    : options_(std::move(options)), router_(router) {
+  const DecoderState& state = options_.plan->state;
+  for (uint32_t i = 0; i < state.choices.size(); ++i) choices_.push_back(Expected(state, i));
+}
+
+size_t SimClient::tokens() const {
+  size_t tokens = 0;
+  for (const Choice& choice : choices_) tokens += choice.tokens;
+  return tokens;
 }
 
 void SimClient::Send() {
@@ -53,6 +66,7 @@ void SimClient::Send() {
   spec.sampling = state.sampling;
   spec.stop = state.stop;
   spec.logprobs = state.logprobs;
+  spec.n = static_cast<uint32_t>(state.choices.size());
   spec.arrived = router_.executor().Now();
   if (options_.plan->deadline_after.has_value()) {
     deadline_ = spec.arrived + *options_.plan->deadline_after;
@@ -74,7 +88,7 @@ void SimClient::OnAdmitted() {
 
 void SimClient::OnPromptLogprobs(const std::vector<TokenLogprobs>& logprobs) {
   const DecoderState& state = options_.plan->state;
-  if (tokens_ > 0) return Report("got prompt log probabilities after a token");
+  if (tokens() > 0) return Report("got prompt log probabilities after a token");
   for (const TokenLogprobs& one : logprobs) {
     const size_t position = ++prompt_logprobs_;
     if (position >= state.prompt.size() ||
@@ -94,30 +108,41 @@ bool SimClient::RightLogprobs(const router::TokenEvent& event) const {
 }
 
 void SimClient::OnToken(const router::TokenEvent& event) {
-  options_.trace("token", std::to_string(options_.index) + ":" + std::to_string(event.position) +
-                              ":" + std::to_string(event.token));
-  const size_t index = tokens_++;
+  options_.trace("token", std::to_string(options_.index) + ":" + std::to_string(event.choice) +
+                              ":" + std::to_string(event.position) + ":" +
+                              std::to_string(event.token));
   if (!admitted_) return Report("got a token before it was admitted");
   if (ended()) return Report("got a token after its end");
-  if (finish_ != router::Finish::kNone) return Report("got a token after the last");
-  if (index >= expected_.size()) return Report("got more tokens than there are");
+  if (event.choice >= choices_.size()) return Report("got a token of a choice that it has not");
+  const std::string wrong = WhyWrong(event);
+  Choice& choice = choices_[event.choice];
+  if (!wrong.empty()) {
+    return Report("got, as token " + std::to_string(choice.tokens) + " of choice " +
+                  std::to_string(event.choice) + ", " + wrong);
+  }
+  ++choice.tokens;
+  choice.finish = event.finish;
+}
+
+std::string SimClient::WhyWrong(const router::TokenEvent& event) const {
+  const Choice& choice = choices_[event.choice];
+  const size_t index = choice.tokens;
+  if (choice.finish != router::Finish::kNone) return "one after the last";
+  if (index >= choice.expected.size()) return "more than there are";
   if (event.position != options_.plan->state.prompt.size() + index) {
-    return Report("got position " + std::to_string(event.position) + " as token " +
-                  std::to_string(index));
+    return "position " + std::to_string(event.position);
   }
-  if (event.token != expected_[index]) {
-    return Report("got token " + std::to_string(event.token) + " at index " +
-                  std::to_string(index) + ", right is " + std::to_string(expected_[index]));
+  if (event.token != choice.expected[index]) {
+    return std::to_string(event.token) + ", right is " + std::to_string(choice.expected[index]);
   }
-  if (!RightLogprobs(event)) return Report("lacks log probabilities, or has wrong ones");
-  if (event.visible_bytes != visible_[index]) {
-    return Report("may show " + std::to_string(event.visible_bytes) + " bytes, right is " +
-                  std::to_string(visible_[index]));
+  if (!RightLogprobs(event)) return "no or wrong log probabilities";
+  if (event.visible_bytes != choice.visible[index]) {
+    return std::to_string(event.visible_bytes) + " bytes to show, right is " +
+           std::to_string(choice.visible[index]);
   }
-  finish_ = event.finish;
-  const router::Finish right =
-      index + 1 == expected_.size() ? expected_finish_ : router::Finish::kNone;
-  if (finish_ != right) Report("got a wrong finish reason at index " + std::to_string(index));
+  const bool last = index + 1 == choice.expected.size();
+  const bool right = event.finish == (last ? choice.expected_finish : router::Finish::kNone);
+  return right ? "" : "a wrong finish reason";
 }
 
 void SimClient::OnFinished(const absl::Status& status) {
@@ -135,7 +160,11 @@ void SimClient::OnFinished(const absl::Status& status) {
 std::string SimClient::WhyNotAllowed(const absl::Status& status) const {
   switch (status.code()) {
     case StatusCode::kOk:
-      return tokens_ == expected_.size() ? "" : "tokens are missing";
+      return std::all_of(
+                 choices_.begin(), choices_.end(),
+                 [](const Choice& choice) { return choice.tokens == choice.expected.size(); })
+                 ? ""
+                 : "tokens are missing";
     case StatusCode::kCancelled:
       return cancelled_ ? "" : "nobody cancelled";
     case StatusCode::kDeadlineExceeded:
@@ -160,8 +189,8 @@ void SimClient::Report(const std::string& what) { options_.report(ToString() + "
 std::string SimClient::ToString() const {
   return "request " + std::to_string(options_.index) + " (number " + std::to_string(number_) +
          " of " + router_.executor().name() + ", prompt " +
-         std::to_string(options_.plan->state.prompt.size()) + ", " + std::to_string(tokens_) +
-         " of " + std::to_string(expected_.size()) + " tokens)";
+         std::to_string(options_.plan->state.prompt.size()) + ", " +
+         std::to_string(choices_.size()) + " choices, " + std::to_string(tokens()) + " tokens)";
 }
 
 }  // namespace baton::sim

@@ -37,14 +37,25 @@ class SimClient {
   bool ended() const { return end_.has_value(); }
   const absl::Status& end() const { return *end_; }
   uint64_t number() const { return number_; }
-  size_t tokens() const { return tokens_; }
+  size_t tokens() const;  // of all choices
   std::string ToString() const;
 
  private:
   class Observer;
+  // What a right cluster delivers of a choice, how much of it may be shown after each token, and
+  // what came.
+  struct Choice {
+    std::vector<TokenId> expected;
+    std::vector<uint64_t> visible;
+    router::Finish expected_finish = router::Finish::kNone;
+    size_t tokens = 0;
+    router::Finish finish = router::Finish::kNone;
+  };
+  static Choice Expected(const DecoderState& state, uint32_t choice);
   void OnAdmitted();
   void OnPromptLogprobs(const std::vector<TokenLogprobs>& logprobs);
   void OnToken(const router::TokenEvent& event);
+  std::string WhyWrong(const router::TokenEvent& event) const;
   bool RightLogprobs(const router::TokenEvent& event) const;
   void OnFinished(const absl::Status& status);
   std::string WhyNotAllowed(const absl::Status& status) const;
@@ -52,16 +63,11 @@ class SimClient {
 
   const Options options_;
   SimRouter& router_;
-  // What a right cluster delivers, and how much of it may be shown after each token.
-  std::vector<TokenId> expected_;
-  std::vector<uint64_t> visible_;
-  router::Finish expected_finish_ = router::Finish::kNone;
+  std::vector<Choice> choices_;
   uint64_t number_ = 0;
   bool admitted_ = false;
   bool cancelled_ = false;
   size_t prompt_logprobs_ = 0;
-  size_t tokens_ = 0;
-  router::Finish finish_ = router::Finish::kNone;
   std::optional<Time> deadline_;
   std::optional<absl::Status> end_;
 };
