@@ -35,4 +35,9 @@ std::optional<v1::GenerateStreamResponse> ClientBuffer::Take() {
   return std::move(entry.response);
 }
 
+void ClientBuffer::Clear() {
+  waiting_.clear();
+  bytes_ = 0;
+}
+
 }  // namespace baton::router

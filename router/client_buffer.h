@@ -24,6 +24,9 @@ class ClientBuffer {
   // The oldest message.
   std::optional<v1::GenerateStreamResponse> Take();
 
+  // Gives up what waits.
+  void Clear();
+
   bool empty() const { return waiting_.empty(); }
   size_t bytes() const { return bytes_; }
 

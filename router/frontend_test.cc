@@ -344,6 +344,15 @@ TEST(ClientBufferTest, WaitingDeltasMerge) {
   EXPECT_EQ(buffer.bytes(), 0u);
 }
 
+TEST(ClientBufferTest, WhatIsGivenUpTakesNoRoom) {
+  ClientBuffer buffer(100);
+  EXPECT_TRUE(buffer.Add(Delta("a", 1)));
+  buffer.Clear();
+  EXPECT_TRUE(buffer.empty());
+  EXPECT_EQ(buffer.bytes(), 0u);
+  EXPECT_FALSE(buffer.Take().has_value());
+}
+
 // However the choices' tokens alternate, no more than one delta of each waits.
 TEST(ClientBufferTest, DeltasOfEachChoiceMergeAndStandBeforeItsEnd) {
   ClientBuffer buffer(10000);

@@ -186,6 +186,7 @@ class StreamCall final : public Call<grpc::ServerWriteReactor<v1::GenerateStream
   void GiveUp(absl::Status why) {
     too_slow_ = true;
     slow_status_ = why;
+    buffer_.Clear();  // the call itself stays until the client reads or goes
     if (!end_.has_value()) return Cancel(why);  // which ends it with that status
     // The request has ended before its reader took all of it: what is lost must not end with OK.
     end_ = std::move(why);

@@ -55,6 +55,7 @@ def mixed_generation(numbers):
                        ("logprobs", lambda: numbers.randint(0, 20)),
                        ("prompt_logprobs", lambda: numbers.randint(0, 20)),
                        ("priority", lambda: numbers.randint(-4, 4)),
+                       ("n", lambda: numbers.randint(2, 4)),
                        ("tenant", lambda: numbers.choice("abc"))):
         if numbers.random() < 0.25:
             fields[name] = draw()
@@ -202,8 +203,10 @@ class Soak(unittest.TestCase):
     def assert_flat(self, watch, seconds):
         settled = watch.rss_between(SETTLED_S, SETTLED_S + WINDOW_S)
         last = watch.rss_between(seconds - WINDOW_S, seconds)
+        minutes = [watch.rss_between(at, at + WINDOW_S) for at in range(0, int(seconds - WINDOW_S), 60)]
         for name, before in settled.items():
-            print(f"{name}: {before:.0f} KiB after {SETTLED_S:.0f} s, {last[name]:.0f} KiB at the end", flush=True)
+            print(f"{name}: {before:.0f} KiB after {SETTLED_S:.0f} s, {last[name]:.0f} KiB at the end; by the minute",
+                  *(f"{minute[name]:.0f}" for minute in minutes), flush=True)
         self.assertEqual([name for name, before in settled.items() if last[name] > RSS_GROWTH * before], [])
 
     def test_every_answer_is_right_and_nothing_is_left(self):
@@ -237,7 +240,7 @@ class Soak(unittest.TestCase):
                 data = message.SerializeToString()
                 file.write(struct.pack("<I", len(data)) + data)
         with self.cluster() as cluster:
-            code, counts = self.soak(cluster, 0.2, pool=path, streams=2, errors=subprocess.DEVNULL)
+            code, counts = self.soak(cluster, 1, pool=path, streams=8, errors=subprocess.DEVNULL)
             self.assertEqual(code, 1)
             self.assertGreater(counts["different"], 0)
             self.assertEqual(counts["equal"], 0)
