@@ -55,6 +55,7 @@ RouterServerOptions MakeOptions(const Settings& settings) {
   options.service.client_buffer_bytes = Count(settings, "client-buffer-bytes");
   options.service.slow_client_timeout =
       std::chrono::milliseconds(settings.Integer("slow-client-timeout-ms"));
+  options.client_keepalive = std::chrono::milliseconds(settings.Integer("client-keepalive-ms"));
   return options;
 }
 

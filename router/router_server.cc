@@ -6,6 +6,7 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/service_type.h>
 
+#include <algorithm>
 #include <future>
 #include <utility>
 #include <vector>
@@ -119,6 +120,7 @@ class RouterServer::Impl : public WorkerDiscovery::Observer {
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     // Two processes on one port would share its clients without a word.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    AddKeepalive(builder);
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
@@ -127,6 +129,18 @@ class RouterServer::Impl : public WorkerDiscovery::Observer {
     listen_address_ = HostOf(options_.listen) + ":" + std::to_string(port);
     SetServing(false);
     return absl::OkStatus();
+  }
+
+  // A client that is cut off without a word says so by not answering pings, also while it waits for
+  // its first token: hence no limit on pings without data.
+  void AddKeepalive(grpc::ServerBuilder& builder) const {
+    const int half = static_cast<int>(std::max<int64_t>(
+        std::chrono::duration_cast<std::chrono::milliseconds>(options_.client_keepalive).count() /
+            2,
+        1));
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, half);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
 
   // After the public server: the plugin adds itself to every server built later.

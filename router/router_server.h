@@ -33,6 +33,8 @@ struct RouterServerOptions {
   // For tests; absent: the system's.
   std::function<std::unique_ptr<Resolver>(Executor&)> make_resolver;
   GenerateServiceOptions service;
+  // A client whose connection answers nothing for so long is gone.
+  Duration client_keepalive = std::chrono::seconds(20);
   // Called once on the core's thread when every name has resolved and every worker has said hello.
   std::function<void()> on_all_workers_ready;
 };

@@ -65,6 +65,8 @@ std::vector<Option> RouterOptions() {
       Integer("client-buffer-bytes", 256 << 10, 1, kMost, "held for one client that reads slowly"),
       Integer("slow-client-timeout-ms", 30000, 1, kMost,
               "a client that takes nothing for so long ends"),
+      Integer("client-keepalive-ms", 20000, 2, kMost,
+              "a client whose connection answers nothing for so long is gone"),
       Integer("threads", 1, 1, kMost, "that tokenize"),
       Text("name", "router", "for people"),
       Text("ready-file", "", "written as one JSON line once every worker is connected"),
@@ -232,9 +234,9 @@ const std::vector<std::string>& HandedToWorkers() {
 
 const std::vector<std::string>& HandedToRouters() {
   static const std::vector<std::string> kNames = {
-      "max-queue",         "max-queue-tokens",       "ttft-target-ms",
-      "age-credit-ms",     "default-max-tokens",     "prompt-window",
-      "worker-silence-ms", "slow-client-timeout-ms", "client-buffer-bytes"};
+      "max-queue",           "max-queue-tokens",   "ttft-target-ms",    "age-credit-ms",
+      "default-max-tokens",  "prompt-window",      "worker-silence-ms", "slow-client-timeout-ms",
+      "client-buffer-bytes", "client-keepalive-ms"};
   return kNames;
 }
 
