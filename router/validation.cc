@@ -15,6 +15,7 @@ namespace baton::router {
 namespace {
 
 constexpr size_t kMaxNameBytes = 128;
+constexpr float kMaxTemperature = 100;
 constexpr size_t kMaxRoleBytes = 64;
 
 std::string Number(double value) {
@@ -138,10 +139,7 @@ absl::StatusOr<SamplingParams> CheckSampling(const v1::SamplingOptions& in,
   const std::string path = "generation.sampling.";
   SamplingParams out;
   if (in.has_temperature()) out.temperature = in.temperature();
-  if (!std::isfinite(out.temperature) || out.temperature < 0) {
-    return BadField(path + "temperature",
-                    "is " + Number(out.temperature) + "; must be finite and not negative");
-  }
+  BATON_RETURN_IF_ERROR(CheckWithin(path + "temperature", out.temperature, 0, kMaxTemperature));
   if (in.has_top_k()) out.top_k = in.top_k();
   if (out.top_k < 0) {
     return BadField(path + "top_k",
@@ -238,6 +236,12 @@ absl::StatusOr<PromptInput> CheckPrompt(const v1::Prompt& prompt, const std::str
     ids += static_cast<uint64_t>(segment.token_ids().ids_size());
   }
   if (bytes + ids == 0) return BadField(path, "must not be empty");
+  // Empty segments cost a client two bytes each and us a hundred.
+  if (static_cast<uint32_t>(prompt.segments_size()) > limits.context_length) {
+    return BadField(path + ".segments", "has " + std::to_string(prompt.segments_size()) +
+                                            " entries; at most as many as the context of " +
+                                            std::to_string(limits.context_length));
+  }
   BATON_RETURN_IF_ERROR(CheckLength(path, bytes, ids, model, limits));
   for (int i = 0; i < prompt.segments_size(); ++i) {
     const v1::PromptSegment& segment = prompt.segments(i);
@@ -247,9 +251,10 @@ absl::StatusOr<PromptInput> CheckPrompt(const v1::Prompt& prompt, const std::str
     part.text = segment.text();
     if (!IsValidUtf8(part.text)) return BadField(here + ".text", "is not valid UTF-8");
     part.ids.assign(segment.token_ids().ids().begin(), segment.token_ids().ids().end());
+    // Names are made for what is wrong only: there may be millions.
     for (size_t k = 0; k < part.ids.size(); ++k) {
-      BATON_RETURN_IF_ERROR(
-          CheckTokenId(here + ".token_ids.ids[" + std::to_string(k) + "]", part.ids[k], model));
+      if (model.vocab().Contains(part.ids[k])) continue;
+      return CheckTokenId(here + ".token_ids.ids[" + std::to_string(k) + "]", part.ids[k], model);
     }
     input.parts.push_back(std::move(part));
   }

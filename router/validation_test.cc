@@ -208,7 +208,7 @@ TEST_F(ValidationTest, ChoicesAreFromOneToSixteenAndTheBestOfNoFewer) {
 
 TEST_F(ValidationTest, NumbersOutOfRangeAreRefusedByPath) {
   const auto bad = absl::StatusCode::kInvalidArgument;
-  for (const float value : {NAN, -NAN, INFINITY, -INFINITY, -0.001f}) {
+  for (const float value : {NAN, -NAN, INFINITY, -INFINITY, -0.001f, 100.1f, 999999.0f}) {
     generation_.mutable_sampling()->set_temperature(value);
     ExpectRefused(bad, "generation.sampling.temperature");
   }
@@ -241,6 +241,14 @@ TEST_F(ValidationTest, ATextThatCannotFitIsRefusedBeforeTokenizing) {
   generation_.mutable_prompt()->add_segments()->set_text("a");
   ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.prompt");
   EXPECT_EQ(ReasonOf(Check().status()), "PROMPT_TOO_LONG");
+}
+
+TEST_F(ValidationTest, NoMoreSegmentsThanTheContextHasTokens) {
+  auto& prompt = *generation_.mutable_prompt();
+  while (prompt.segments_size() < 100) prompt.add_segments();
+  EXPECT_TRUE(Check().ok());
+  prompt.add_segments();
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.prompt.segments");
 }
 
 TEST_F(ValidationTest, ChatWithoutATemplateIsAFailedPrecondition) {
