@@ -34,8 +34,12 @@ ModelText::ModelText(std::string name, uint32_t context, Vocab vocab,
 absl::StatusOr<std::unique_ptr<ModelText>> ModelText::Load(const std::string& path) {
   BATON_ASSIGN_OR_RETURN(const auto gguf, GgufReader::Open(path));
   BATON_ASSIGN_OR_RETURN(const auto architecture, gguf->GetString("general.architecture"));
-  BATON_ASSIGN_OR_RETURN(const uint32_t context,
-                         gguf->GetUint32(std::string(architecture) + ".context_length"));
+  const std::string key = std::string(architecture) + ".context_length";
+  BATON_ASSIGN_OR_RETURN(const uint32_t context, gguf->GetUint32(key));
+  if (context < 2) {
+    return absl::InvalidArgumentError(path + ": key '" + key + "' is " + std::to_string(context) +
+                                      "; must be at least 2");
+  }
   BATON_ASSIGN_OR_RETURN(const VocabData data, VocabDataFromGguf(*gguf));
   const auto name = gguf->GetString("general.name");
   return Create(name.ok() && !name->empty() ? std::string(*name) : Stem(path), context, data);
