@@ -11,6 +11,9 @@
 ABSL_FLAG(std::string, out, "", "file to write");
 ABSL_FLAG(uint32_t, layers, 2, "number of layers");
 ABSL_FLAG(uint32_t, context, 512, "context length");
+ABSL_FLAG(uint32_t, width, 64, "of the embedding");
+ABSL_FLAG(uint32_t, heads, 4, "query heads");
+ABSL_FLAG(uint32_t, kv_heads, 2, "key and value heads");
 ABSL_FLAG(std::string, type, "Q4_1", "tensor type of the matrices: F32, F16, Q8_0 or Q4_1");
 ABSL_FLAG(std::string, embedding_type, "Q8_0", "tensor type of embedding and head");
 ABSL_FLAG(bool, tied_head, true, "whether the head is the embedding");
@@ -40,6 +43,9 @@ int main(int argc, char** argv) {
   baton::model::TinyModelOptions options;
   options.layers = absl::GetFlag(FLAGS_layers);
   options.context = absl::GetFlag(FLAGS_context);
+  options.width = absl::GetFlag(FLAGS_width);
+  options.heads = absl::GetFlag(FLAGS_heads);
+  options.kv_heads = absl::GetFlag(FLAGS_kv_heads);
   options.matrices = *matrices;
   options.embedding = *embedding;
   options.tied_head = absl::GetFlag(FLAGS_tied_head);

@@ -6,7 +6,7 @@ import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from checks import compilers, metrics_doc, planted, source  # noqa: E402
+from checks import compilers, contract, metrics_doc, planted, source  # noqa: E402
 from checks.include_check import Checker  # noqa: E402
 
 MAX_LINES = {".h": 250, ".cc": 500, ".cu": 500}
@@ -46,6 +46,7 @@ CHECKS = {
     "checks/sizes": sizes,
     "checks/buf-lint": buf_lint,
     "checks/metrics-are-listed": metrics_doc.check,
+    "checks/contract-names-tests": contract.check,
     "checks/includes-are-declared": lambda: Checker().undeclared(),
     "checks/includes-follow-the-layers": lambda: Checker().direction(),
     "checks/cores-reach-no-grpc": cores_are_free_of_grpc,
