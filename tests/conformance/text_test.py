@@ -95,7 +95,22 @@ class TinyText(ServiceTest):
             shown = text.replace("<|im_start|>", "").replace("<|im_end|>", "") + "assistant\n"
             self.assertEqual(self.client.detokenize(tokens), shown)
             self.assertEqual(sum(token == IM_START for token in tokens), len(turns) + 1)
-        # A text field must be UTF-8 for the parser itself: other clients get INTERNAL from gRPC (docs/errors.md).
+
+    def test_bytes_that_are_no_request_are_refused_by_the_parser(self):
+        """So is a field of proto type string that is not UTF-8 (docs/errors.md)."""
+        bad_role = b"\x0a\x08\x1a\x06\x0a\x04\x0a\x02\xff\xfe"      # generation.chat.messages[0].role
+        bad_tenant = b"\x0a\x04\x42\x02\xc3\x28"                    # generation.tenant
+        for data in (bad_role, bad_tenant, b"\xff" * 20, b"\x0a\xff\xff\xff\xff\x0f", b"\x0a" * 100_000):
+            for method in (self.client.stub.Generate, self.client.stub.Tokenize):
+                if method is self.client.stub.Tokenize and data is bad_tenant:
+                    continue  # has none
+                with self.assertRaises(api.Failure) as caught:
+                    api.Unary(method.future(data, timeout=60)).result()
+                self.assertIn(caught.exception.code, ("UNIMPLEMENTED", "INTERNAL", "INVALID_ARGUMENT"))
+            stream = api.Stream(self.client.stub.GenerateStream(data, timeout=60))
+            with self.assertRaises(api.Failure):
+                stream.read()
+            self.assertEqual(stream.events, [])
 
     def test_an_empty_prompt_of_any_kind_is_refused(self):
         for request, field in ((api.generation(""), "generation.prompt"), (api.generation([]), "generation.prompt"),
