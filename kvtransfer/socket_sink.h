@@ -37,6 +37,7 @@ class SocketListener : public DataListener {
   struct Params {
     UniqueFd socket;  // listening
     std::string address;
+    uint16_t port = 0;
     uint32_t max_connections = 0;
     // Checks a new peer; may be null.
     std::function<absl::Status(int socket)> admit;
@@ -46,6 +47,7 @@ class SocketListener : public DataListener {
   ~SocketListener() override;
 
   std::string address() const override { return params_.address; }
+  uint16_t port() const override { return params_.port; }
 
  private:
   void Run();

@@ -43,7 +43,9 @@ absl::StatusOr<std::unique_ptr<DataListener>> TcpTransport::Listen(ReceiveTable&
   SocketListener::Params params;
   BATON_ASSIGN_OR_RETURN(params.socket, ListenTcp(options_.listen_host, options_.listen_port));
   BATON_ASSIGN_OR_RETURN(const uint16_t port, PortOf(params.socket.get()));
-  params.address = std::string(kPrefix) + host + ":" + std::to_string(port);
+  const uint16_t told = options_.advertise_port == 0 ? port : options_.advertise_port;
+  params.address = std::string(kPrefix) + host + ":" + std::to_string(told);
+  params.port = port;
   params.max_connections = options_.max_connections;
   params.admit = SetNoDelay;
   params.make_reader = [] { return std::make_unique<TcpReader>(); };

@@ -21,6 +21,7 @@ class TcpTransport : public Transport {
     std::string listen_host = "127.0.0.1";
     uint16_t listen_port = 0;        // 0: the kernel chooses
     std::string advertise_host;      // empty: listen_host
+    uint16_t advertise_port = 0;     // 0: the one that is bound
     uint32_t max_connections = 256;  // of a listener; more are closed at once
   };
 

@@ -84,6 +84,8 @@ class DataListener {
   virtual ~DataListener() = default;
   // For SinkHello.data_addresses: "SCHEME:..." as the scheme's transport understands it.
   virtual std::string address() const = 0;
+  // The port that is bound, whatever address() says; 0 when the transport has none.
+  virtual uint16_t port() const { return 0; }
 };
 
 struct ConnectRequest {

@@ -70,6 +70,23 @@ void FillWorkerOptions(const config::Settings& settings, WorkerOptions& worker) 
   worker.reserve_patience = std::chrono::milliseconds(settings.Integer("reserve-patience-ms"));
 }
 
+// Data connections are on the host of the gRPC server unless told otherwise.
+absl::Status FillDataAddress(const config::Settings& settings, NodeOptions& node) {
+  BATON_ASSIGN_OR_RETURN(node.data_listen, ParseHostPort(settings.Text("listen")));
+  node.data_listen.port = 0;
+  const std::string& listen = settings.Text("data-listen");
+  if (!listen.empty()) {
+    BATON_ASSIGN_OR_RETURN(node.data_listen, ParseHostPort(listen));
+  }
+  const bool own = !settings.Text("data-advertise").empty();
+  const std::string& advertise = settings.Text(own ? "data-advertise" : "advertise");
+  if (advertise.empty()) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(const std::string told, AdvertisedAddress(advertise, "", 0));
+  BATON_ASSIGN_OR_RETURN(node.data_advertise, ParseHostPort(told));
+  if (!own) node.data_advertise.port = 0;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ServerOptions> MakeOptions(const config::Settings& settings, v1::Role role) {
   ServerOptions options;
   options.listen = settings.Text("listen");
@@ -81,14 +98,7 @@ absl::StatusOr<ServerOptions> MakeOptions(const config::Settings& settings, v1::
   FillModelOptions(settings, options.node.model);
   FillWorkerOptions(settings, options.node.worker);
   BATON_RETURN_IF_ERROR(options.Validate());
-  BATON_ASSIGN_OR_RETURN(const HostPort listen, ParseHostPort(options.listen));
-  options.node.data_listen_host = listen.host;
-  if (!options.advertise.empty()) {
-    BATON_ASSIGN_OR_RETURN(const std::string advertised,
-                           AdvertisedAddress(options.advertise, listen.host, listen.port));
-    BATON_ASSIGN_OR_RETURN(const HostPort parsed, ParseHostPort(advertised));
-    options.node.data_advertise_host = parsed.host;
-  }
+  BATON_RETURN_IF_ERROR(FillDataAddress(settings, options.node));
   return options;
 }
 
@@ -122,6 +132,7 @@ absl::Status Serve(const config::Settings& settings, v1::Role role, const Logger
   ready["name"] = server->name();
   ready["listen"] = server->listen_address();
   ready["metrics"] = server->metrics_address();
+  if (!server->node().data_address().empty()) ready["data"] = server->node().data_address();
   BATON_RETURN_IF_ERROR(WriteReady(settings.Text("ready-file"), ready.dump()));
   log.Info("worker serves", {{"name", server->name()},
                              {"listen", server->listen_address()},

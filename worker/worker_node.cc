@@ -141,8 +141,10 @@ void WorkerNode::MakeTransports() {
   }
   if (Uses(options_.transport, "tcp")) {
     kvtransfer::TcpTransport::Options tcp;
-    tcp.listen_host = options_.data_listen_host;
-    tcp.advertise_host = options_.data_advertise_host;
+    tcp.listen_host = options_.data_listen.host;
+    tcp.listen_port = static_cast<uint16_t>(options_.data_listen.port);
+    tcp.advertise_host = options_.data_advertise.host;
+    tcp.advertise_port = static_cast<uint16_t>(options_.data_advertise.port);
     transports_.push_back(std::make_unique<kvtransfer::TcpTransport>(tcp, loop_, arena));
   }
 }
@@ -162,6 +164,9 @@ absl::Status WorkerNode::MakeRole(kvtransfer::SinkDialer& dialer) {
     BATON_ASSIGN_OR_RETURN(std::unique_ptr<kvtransfer::DataListener> listener,
                            transport->Listen(*table_));
     addresses.push_back(listener->address());
+    if (listener->port() != 0) {
+      data_address_ = JoinHostPort(options_.data_listen.host, listener->port());
+    }
     listeners_.push_back(std::move(listener));
   }
   decode_role_ = std::make_unique<DecodeRole>(core_->context(), *table_, std::move(addresses));

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/event_loop.h"
+#include "common/host_port.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/random.h"
@@ -35,9 +36,10 @@ struct NodeOptions {
   uint32_t kv_blocks = 1024;
   // Data transports: "auto" (shm where the source can reach it, else tcp), "tcp" or "shm".
   std::string transport = "auto";
-  // Where the tcp transport listens (an address of this machine) and what sources are told.
-  std::string data_listen_host = "127.0.0.1";
-  std::string data_advertise_host;
+  // Where the tcp transport listens (an address of this machine; port 0: a free one) and what
+  // sources are told (empty host: the same; port 0: the bound one).
+  HostPort data_listen = {"127.0.0.1", 0};
+  HostPort data_advertise;
 
   absl::Status Validate() const;
 };
@@ -69,6 +71,8 @@ class WorkerNode {
   // Null for a prefill worker.
   DecodeRole* decode_role() { return decode_role_.get(); }
   const WorkerOptions& options() const { return options_.worker; }
+  // Where tcp data connections arrive, bound; empty when none do. After Start.
+  const std::string& data_address() const { return data_address_; }
 
  private:
   WorkerNode(const NodeOptions& options, const Environment& environment, model::LoadedModel model,
@@ -86,6 +90,7 @@ class WorkerNode {
   std::unique_ptr<kv::KvArena> arena_;
   EventLoop loop_;
   bool started_ = false;
+  std::string data_address_;
   // Loop's thread from here on; in the order in which they need each other.
   std::unique_ptr<model::ModelRunner> runner_;
   std::unique_ptr<WorkerCore> core_;

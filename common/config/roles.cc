@@ -20,6 +20,10 @@ std::vector<Option> WorkerOptions() {
       Text("name", "", "of this worker in metrics and answers; empty: ROLE-PORT"),
       Text("listen", "127.0.0.1:0", "HOST:PORT of the gRPC server; port 0: a free one"),
       Text("advertise", "", "HOST[:PORT] that others reach this worker by; empty: listen"),
+      Text("data-listen", "", "HOST:PORT of tcp data connections; empty: host of listen, port 0"),
+      Text("data-advertise", "",
+           "HOST[:PORT] that prefill workers reach it by; empty: host of advertise, else "
+           "data-listen"),
       Integer("metrics-port", 0, 0, kMaxPort, "port of /metrics; 0: a free one"),
       Text("ready-file", "", "written as one JSON line once the worker serves"),
       Choice("transport", {"auto", "tcp", "shm"}, "how KV blocks travel"),
@@ -117,10 +121,21 @@ absl::Status CheckMetricsPort(const Settings& settings) {
                                           ", which is " + settings.Text("listen"));
 }
 
-absl::Status CheckAdvertise(const Settings& settings) {
-  const std::string& value = settings.Text("advertise");
+absl::Status CheckAdvertise(const Settings& settings, const std::string& name) {
+  const std::string& value = settings.Text(name);
   if (value.find(':') == std::string::npos || ParseHostPort(value).ok()) return absl::OkStatus();
-  return settings.Bad("advertise", "must be HOST or HOST:PORT");
+  return settings.Bad(name, "must be HOST or HOST:PORT");
+}
+
+// Both listeners of a worker.
+absl::Status CheckDataAddress(const Settings& settings) {
+  BATON_RETURN_IF_ERROR(CheckListen(settings, "data-listen"));
+  BATON_RETURN_IF_ERROR(CheckAdvertise(settings, "data-advertise"));
+  const auto data = ParseHostPort(settings.Text("data-listen"));
+  if (!data.ok() || data->port == 0 || settings.Text("data-listen") != settings.Text("listen")) {
+    return absl::OkStatus();
+  }
+  return settings.Bad("data-listen", "must differ from " + settings.Where("listen"));
 }
 
 absl::Status CheckModelOptions(const Settings& settings) {
@@ -148,7 +163,8 @@ absl::Status CheckWorker(const Settings& settings) {
     return settings.Bad("listen", "must be HOST:PORT with a port from 0 to 65535");
   }
   BATON_RETURN_IF_ERROR(CheckMetricsPort(settings));
-  BATON_RETURN_IF_ERROR(CheckAdvertise(settings));
+  BATON_RETURN_IF_ERROR(CheckAdvertise(settings, "advertise"));
+  BATON_RETURN_IF_ERROR(CheckDataAddress(settings));
   return CheckModelOptions(settings);
 }
 
@@ -194,7 +210,7 @@ absl::Status CheckUp(const Settings& settings) {
   if (port != 0 && port == settings.Integer("metrics-port")) {
     return settings.Bad("metrics-port", "must differ from " + settings.Where("port"));
   }
-  BATON_RETURN_IF_ERROR(CheckAdvertise(settings));
+  BATON_RETURN_IF_ERROR(CheckAdvertise(settings, "advertise"));
   return CheckModelOptions(settings);
 }
 

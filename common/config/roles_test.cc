@@ -78,6 +78,12 @@ TEST(RolesTest, ValuesOutsideTheirLimitAreRefused) {
             "--listen is empty; must be HOST:PORT with a port from 0 to 65535");
   EXPECT_EQ(Refusal("decode-worker", {"--advertise=h:x"}),
             "--advertise is h:x; must be HOST or HOST:PORT");
+  EXPECT_EQ(Refusal("decode-worker", {"--data-advertise=h:x"}),
+            "--data-advertise is h:x; must be HOST or HOST:PORT");
+  EXPECT_EQ(Refusal("decode-worker", {"--data-listen=h"}),
+            "--data-listen is h; must be HOST:PORT with a port from 0 to 65535");
+  EXPECT_EQ(Refusal("decode-worker", {"--listen=h:7000", "--data-listen=h:7000"}),
+            "--data-listen is h:7000; must differ from --listen");
   EXPECT_EQ(Refusal("router", {"--decode-workers=a:0"}),
             "--decode-workers is a:0; a:0 must be HOST:PORT with a port from 1 to 65535");
   EXPECT_TRUE(Check("decode-worker", {"--backend=reference", "--kv-type=f64"}).ok());
