@@ -42,7 +42,7 @@ void Transfer(std::vector<iovec> parts, Call call) {
 
 UniqueFd Blocking(UniqueFd socket) {
   BATON_CHECK(fcntl(socket.get(), F_SETFL, 0) == 0);
-  BATON_CHECK(SetNoDelay(socket.get()).ok());
+  BATON_CHECK(SetTcpOptions(socket.get()).ok());
   return socket;
 }
 

@@ -208,6 +208,26 @@ TEST_P(TransportConformance, RemovingASourceEndsItsConnections) {
   Destroy(connection);
 }
 
+// The first may be dead without the sink's socket ever saying so.
+TEST_P(TransportConformance, ASecondConnectionOfASourceEndsItsFirst) {
+  rig->Expect(1, 0, 2, {1, 2});
+  auto first = rig->Connect();
+  rig->OnLoop([&] {
+    first->Open(TestAttempt(1), rig->Secret(1));
+    SendAll(*first, 1, 0, {1});
+  });
+  ASSERT_TRUE(rig->log.Await("first 1"));
+  auto second = rig->Connect();
+  EXPECT_TRUE(rig->log.Await("failed 1 peer_lost")) << rig->log.ToString();
+  EXPECT_TRUE(rig->log.Await("ended"));
+  EXPECT_EQ(rig->log.Count("ended"), 1);
+  Drop(1, wire::CAUSE_PEER_LOST);
+  EXPECT_TRUE(rig->log.Await("quiesced 1"));
+  Destroy(first);
+  Destroy(second);
+  ExpectStillServes(9);
+}
+
 TEST_P(TransportConformance, ADeadSourceFailsItsTransfers) {
   rig->Expect(1, 0, 2, {1, 2});
   rig->Expect(2, 0, 0, {3});

@@ -114,6 +114,13 @@ absl::Status ReceiveConnection::OnHello(const HelloFrame& hello) {
   if (shared_->sources.count(hello.source_epoch) == 0) {
     return absl::FailedPreconditionError("STALE_EPOCH: no session of this source");
   }
+  // A source has one connection. The older one is dead, whatever its socket says: no end of it may
+  // ever come.
+  for (ReceiveConnection* other : shared_->connections) {
+    if (!other->greeted_ || other->source() != hello.source_epoch) continue;
+    other->ended_ = true;
+    other->wake_();
+  }
   hello_ = hello;
   greeted_ = true;
   return absl::OkStatus();

@@ -147,10 +147,18 @@ absl::Status ConnectResult(int socket) {
   return error == 0 ? absl::OkStatus() : SocketError("connect");
 }
 
-absl::Status SetNoDelay(int socket) {
-  const int on = 1;
-  if (setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) {
-    return SocketError("TCP_NODELAY");
+absl::Status SetTcpOptions(int socket) {
+  const struct {
+    int level, name, value;
+  } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+                 {SOL_SOCKET, SO_KEEPALIVE, 1},
+                 {IPPROTO_TCP, TCP_KEEPIDLE, 5},
+                 {IPPROTO_TCP, TCP_KEEPINTVL, 1},
+                 {IPPROTO_TCP, TCP_KEEPCNT, 5}};
+  for (const auto& option : options) {
+    if (setsockopt(socket, option.level, option.name, &option.value, sizeof option.value) != 0) {
+      return SocketError("setsockopt");
+    }
   }
   return absl::OkStatus();
 }

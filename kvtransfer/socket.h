@@ -69,7 +69,9 @@ absl::StatusOr<std::string> NumericHost(const std::string& host);
 absl::StatusOr<UniqueFd> StartConnectTcp(std::string_view host_port);
 // After a socket that was connecting got ready.
 absl::Status ConnectResult(int socket);
-absl::Status SetNoDelay(int socket);
+// No delay; and an idle connection ends after ten seconds without an answer from the peer's kernel:
+// a host that vanished sends no FIN.
+absl::Status SetTcpOptions(int socket);
 
 // Abstract names: they exist only as long as somebody listens.
 absl::StatusOr<UniqueFd> ListenUnix(std::string_view name);

@@ -29,7 +29,7 @@ std::unique_ptr<DataConnection> TcpTransport::Connect(const ConnectRequest& requ
     if (address.rfind(kPrefix, 0) != 0) return absl::InvalidArgumentError("not a tcp address");
     BATON_ASSIGN_OR_RETURN(UniqueFd socket,
                            StartConnectTcp(std::string_view(address).substr(kPrefix.size())));
-    BATON_RETURN_IF_ERROR(SetNoDelay(socket.get()));
+    BATON_RETURN_IF_ERROR(SetTcpOptions(socket.get()));
     return socket;
   };
   return std::make_unique<SocketSource>(std::move(params), std::move(dial),
@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<DataListener>> TcpTransport::Listen(ReceiveTable&
   params.address = std::string(kPrefix) + host + ":" + std::to_string(told);
   params.port = port;
   params.max_connections = options_.max_connections;
-  params.admit = SetNoDelay;
+  params.admit = SetTcpOptions;
   params.make_reader = [] { return std::make_unique<TcpReader>(); };
   return std::make_unique<SocketListener>(std::move(params), table);
 }
