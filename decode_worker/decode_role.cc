@@ -99,7 +99,8 @@ v1::Cause DecodeRole::WhyNot(const AttemptId& id,
                              const kvtransfer::Reservation& reservation) const {
   if (context_.draining) return v1::CAUSE_DRAINING;
   if (!context_.sessions.IsOpen(id.router)) return v1::CAUSE_NO_SESSION;
-  if (Has(id)) return v1::CAUSE_TOMBSTONE;  // committed here, or on its way out
+  // Committed here or on its way out, or the router submitted it here as well, to run alone.
+  if (Has(id) || context_.alone.Has(id)) return v1::CAUSE_TOMBSTONE;
   if (reservation.remaining.has_value() && *reservation.remaining <= Duration{0}) {
     return v1::CAUSE_DEADLINE;
   }

@@ -388,5 +388,20 @@ TEST_F(DecodeRoleTest, ReserveOfALiveOrFinishedAttemptIsRefused) {
   }
 }
 
+// Both halves would send the router events of one attempt, and a cancel would have two to end.
+TEST_F(DecodeRoleTest, AnAttemptThatRunsAloneHereIsNotReservedForAsWell) {
+  ASSERT_TRUE(session_->Submit(State(1)).ok());
+  EXPECT_EQ(RefusedWith(State(1)), v1::CAUSE_TOMBSTONE);
+  world_.RunFor(seconds(2));
+  EXPECT_TRUE(session_->Finished(id_));
+  ExpectGone("alone");
+}
+
+TEST_F(DecodeRoleTest, AReservedAttemptIsNotTakenToRunAloneAsWell) {
+  Reach(DecodeState::kGranted);
+  EXPECT_EQ(session_->Submit(State(1)).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(state(), DecodeState::kGranted);
+}
+
 }  // namespace
 }  // namespace baton::worker

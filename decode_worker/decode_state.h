@@ -52,7 +52,8 @@ inline constexpr int kNumDecodeEvents = 14;
 //
 // "-": cannot occur. "gone": everything given back, tombstone.
 // (a) Of a committed attempt; before the commit and while it quiesces the transfer's side answers
-// by itself (kvtransfer/sink_state.h). Of an attempt that is not here: refused when draining
+// by itself (kvtransfer/sink_state.h). Of an attempt that is not here: refused when this worker
+// runs it alone (TOMBSTONE), refused when draining
 // (DRAINING), when its router has no session (NO_SESSION), when it never fits (NO_ROOM), when its
 // deadline passed (DEADLINE); else Queued, and Wait to the source unless there is room at once. (b)
 // Granted to the source. (c) Lost{cause} to the router, unless the source released it and the

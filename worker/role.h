@@ -23,6 +23,8 @@
 
 namespace baton::worker {
 
+class Role;
+
 // The shared half of a worker, as roles see it. Owner thread: the executor's.
 struct WorkerContext {
   const WorkerOptions& options;
@@ -36,6 +38,8 @@ struct WorkerContext {
   kvtransfer::Tombstones& tombstones;
   // No new work is taken.
   const bool& draining;
+  // What this worker runs alone: an attempt is in one place only.
+  const Role& alone;
 };
 
 // One attempt as it came from a router, on the local clock.

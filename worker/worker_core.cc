@@ -36,8 +36,8 @@ WorkerCore::WorkerCore(const WorkerOptions& options, const Environment& environm
       sessions_({options_.heartbeat, options_.lease}, env_.executor, env_.metrics, *this),
       engine_(EngineOptionsOf(options_), {env_.vocab, env_.executor, env_.runner, pool_,
                                           engine_metrics_, [this] { OnStepEnd(); }}),
-      context_{options_,  env_.executor, env_.random, env_.metrics, env_.log,
-               sessions_, engine_,       room_,       tombstones_,  draining_},
+      context_{options_, env_.executor, env_.random, env_.metrics, env_.log, sessions_,
+               engine_,  room_,         tombstones_, draining_,    local_},
       local_(context_) {}
 
 WorkerCore::~WorkerCore() = default;
