@@ -88,6 +88,9 @@ struct PrefillRole::Attempt : SequenceOwner {
 
   size_t next_sink = 0;
   kvtransfer::SinkAddress sink;  // asked last
+  // Why no sink has granted so far; one that lacked room goes before one that was not reached.
+  v1::Cause no_grant = v1::CAUSE_NO_ROOM;
+  bool room_lacked = false;
   Time asked_first{};
   TimerHandle patience;
 
@@ -183,7 +186,7 @@ void PrefillRole::OnRoom(const AttemptId& id, kv::BlockLease lease) {
 void PrefillRole::AskNextSink(Attempt& attempt) {
   const AttemptId id = attempt.id();
   const std::vector<v1::Sink>& sinks = attempt.submission.sinks;
-  if (attempt.next_sink == sinks.size()) return Finish(attempt, NoRoomEvent(id));
+  if (attempt.next_sink == sinks.size()) return Finish(attempt, NoRoomEvent(id, attempt.no_grant));
   const v1::Sink& sink = sinks[attempt.next_sink++];
   attempt.sink = {sink.address(), proto::Get(sink.epoch())};
   attempt.state = PrefillState::kReserving;
@@ -202,9 +205,17 @@ void PrefillRole::AskNextSink(Attempt& attempt) {
   context_.sessions.Touch();
 }
 
+void PrefillRole::NoteNoGrant(Attempt& attempt, v1::Cause cause) {
+  attempt.room_lacked |= cause == v1::CAUSE_NO_ROOM;
+  attempt.no_grant = attempt.room_lacked ? v1::CAUSE_NO_ROOM : cause;
+}
+
 void PrefillRole::OnPatienceOver(const AttemptId& id) {
   Attempt& attempt = *attempts_.at(id);
   Note(attempt, PrefillEvent::kPatience);
+  // One that has not said a word is out of reach, as far as we know.
+  const bool waited = attempt.state == PrefillState::kWaiting;
+  NoteNoGrant(attempt, waited ? v1::CAUSE_NO_ROOM : v1::CAUSE_PEER_LOST);
   attempt.state = PrefillState::kLeaving;
   source_.Release(id);
 }
@@ -321,6 +332,7 @@ void PrefillRole::OnEnded(const AttemptId& id, const TransferEnd& end) {
       context_.log.Info("no grant", {{"request", id.ToString()},
                                      {"sink", attempt.sink.address},
                                      {"cause", kvtransfer::CauseLabel(end.cause)}});
+      if (end.cause != v1::CAUSE_RELEASED) NoteNoGrant(attempt, end.cause);
       return AskNextSink(attempt);
     case PrefillState::kRunning:
     case PrefillState::kCommitting:

@@ -59,6 +59,7 @@ class PrefillRole : public Role, private kvtransfer::TransferSource::Host {
 
   // Sinks.
   void AskNextSink(Attempt& attempt);
+  static void NoteNoGrant(Attempt& attempt, v1::Cause cause);
   void OnPatienceOver(const AttemptId& id);
   void OnTransferOver(Attempt& attempt, const kvtransfer::TransferEnd& end);
 

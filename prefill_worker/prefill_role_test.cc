@@ -262,8 +262,35 @@ TEST_F(PrefillRoleTest, RefusedByAllIsNoRoom) {
   ASSERT_TRUE(Submit().ok());
   world_.RunFor(seconds(1));
   ASSERT_EQ(Events().size(), 1u);
-  EXPECT_TRUE(Events()[0].has_no_room());
+  EXPECT_EQ(Events()[0].no_room().cause(), v1::CAUSE_NO_ROOM);
   ExpectGone("no room");
+}
+
+// Waiting would not help: the router must not take it for a full cluster.
+TEST_F(PrefillRoleTest, ReachedByNoneIsToldApartFromNoRoom) {
+  sink(0).Die();
+  sink(1).Die();
+  ASSERT_TRUE(Submit().ok());
+  world_.RunFor(seconds(10));
+  EXPECT_EQ(Events().at(0).no_room().cause(), v1::CAUSE_PEER_LOST);
+  EXPECT_TRUE(worker_->core->idle());
+  EXPECT_TRUE(worker_->all_free());
+}
+
+TEST_F(PrefillRoleTest, ASinkThatSaysNothingUntilPatienceEndsIsNotReached) {
+  sink(0).answer = sink(1).answer = Answer::kNothing;
+  ASSERT_TRUE(Submit().ok());
+  world_.RunFor(seconds(6));
+  EXPECT_EQ(Events().at(0).no_room().cause(), v1::CAUSE_PEER_LOST);
+  ExpectGone("no answer");
+}
+
+TEST_F(PrefillRoleTest, OneSinkThatLacksRoomGoesBeforeOneThatIsNotReached) {
+  sink(0).answer = Answer::kRefuse;
+  sink(1).Die();
+  ASSERT_TRUE(Submit().ok());
+  world_.RunFor(seconds(10));
+  EXPECT_EQ(Events().at(0).no_room().cause(), v1::CAUSE_NO_ROOM);
 }
 
 TEST_F(PrefillRoleTest, PatienceIsSharedByTheSinksAndWaitsAtOneAtATime) {

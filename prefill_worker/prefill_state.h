@@ -55,9 +55,10 @@ inline constexpr int kNumPrefillEvents = 15;
 // RouterLost     gone       Ending(i)  Ending(i)  Ending(i)  Ending(i)   Ending(i)   ignore
 //
 // "-": cannot occur. "gone": blocks given back, tombstone. Going to Ending calls Release.
-// (a) Started to the router. (b) the next sink is asked; after the last: NoRoom to the router,
-// gone. (c) FirstToken of every choice to the router, Commit to the sink. (d) FirstToken of every
-// choice to the router. (e) Failed to the router. (f) HandedOff to the router. (g)
+// (a) Started to the router. (b) the next sink is asked; after the last: NoRoom to the router, and
+// whether a sink lacked room or none was reached; gone. (c) FirstToken of every choice to the
+// router, Commit to the sink. (d) FirstToken of every choice to the router. (e) Failed to the
+// router. (f) HandedOff to the router. (g)
 // Failed(UNAVAILABLE, cause) to the router. (h) nothing to the router: after FirstToken the sink's
 // word decides. (i) The Release says that we lost the router, and a sink that had granted tells it:
 // it may be alive and wait for that word.

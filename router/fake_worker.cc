@@ -136,6 +136,7 @@ void FakeWorker::Hello() {
   hello->set_block_size(options_.block_size);
   hello->add_pool_blocks(options_.pool_blocks);
   hello->set_context_length(options_.context_length);
+  hello->set_lease_ms(options_.lease_ms);
   hello->set_transfer_address("transfer-" + options_.name);
   Send({event});
 }
@@ -203,8 +204,9 @@ void FakeWorker::HandedOff(const AttemptId& attempt, Duration handoff, uint64_t 
   Send({event});
 }
 
-void FakeWorker::NoRoom(const AttemptId& attempt) {
+void FakeWorker::NoRoom(const AttemptId& attempt, worker::v1::Cause cause) {
   WorkerEvent event;
+  event.mutable_no_room()->set_cause(cause);
   proto::Set(attempt, *event.mutable_no_room()->mutable_attempt());
   Send({event});
 }

@@ -29,6 +29,7 @@ class FakeWorker {
     Digest numerics_id{7, 7};
     Digest layout_fp{8, 8};
     Digest vocab_hash{9, 9};
+    uint32_t lease_ms = 10000;
   };
 
   FakeWorker(Executor& executor, Options options);
@@ -71,7 +72,7 @@ class FakeWorker {
   // Of prompt positions [position, position + count): each -position.
   void PromptLogprobs(const AttemptId& attempt, uint32_t position, uint32_t count);
   void HandedOff(const AttemptId& attempt, Duration handoff, uint64_t bytes);
-  void NoRoom(const AttemptId& attempt);
+  void NoRoom(const AttemptId& attempt, worker::v1::Cause cause = worker::v1::CAUSE_NO_ROOM);
   void Lost(const AttemptId& attempt, worker::v1::Cause cause);
   void Failed(const AttemptId& attempt, absl::StatusCode code, worker::v1::Cause cause);
   void Load(uint64_t last_submit, uint64_t queued_tokens, uint32_t free_blocks,

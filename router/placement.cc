@@ -8,7 +8,7 @@
 namespace baton::router {
 namespace {
 
-// Stand-ins until a worker has measured itself.
+// Stand-ins until any worker has measured itself.
 constexpr double kAssumedPrefillRate = 1000;  // tokens per second
 constexpr double kAssumedStepSeconds = 0.02;
 // Added to the cost of a worker that refused the request, or that has no room now.
@@ -28,7 +28,12 @@ class Placer {
  public:
   Placer(std::span<const WorkerView* const> workers, const PlacementRequest& request,
          const PlacementOptions& options)
-      : workers_(workers), request_(request), options_(options) {}
+      : workers_(workers),
+        request_(request),
+        options_(options),
+        typical_prefill_rate_(Typical(&WorkerView::prefill_tokens_per_second, kAssumedPrefillRate)),
+        typical_step_seconds_(Typical(&WorkerView::decode_step_seconds, kAssumedStepSeconds)),
+        typical_transfer_rate_(Typical(&WorkerView::transfer_bytes_per_second, 0)) {}
 
   Placement Run() {
     for (const WorkerView* worker : workers_) NoteSize(*worker);
@@ -78,21 +83,35 @@ class Placer {
 
   double Penalty(size_t index) const { return request_.avoid.count(index) ? kAvoidSeconds : 0; }
 
+  // The median of what workers have measured: one that has just started counts as one of them,
+  // neither as so slow that it never gets a request nor as so fast that it gets all.
+  double Typical(double WorkerView::*measured, double otherwise) const {
+    std::vector<double> values;
+    for (const WorkerView* worker : workers_) {
+      if (worker->ready && worker->*measured > 0) values.push_back(worker->*measured);
+    }
+    if (values.empty()) return otherwise;
+    const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+  }
+
   double PrefillSeconds(const WorkerView& worker) const {
     const double rate = worker.prefill_tokens_per_second > 0 ? worker.prefill_tokens_per_second
-                                                             : kAssumedPrefillRate;
+                                                             : typical_prefill_rate_;
     return static_cast<double>(worker.queued_prefill_tokens + request_.prompt_tokens) / rate;
   }
 
   double TransferSeconds(const WorkerView& source) const {
-    if (source.transfer_bytes_per_second <= 0) return 0;
-    return options_.kv_bytes_per_token * static_cast<double>(request_.prompt_tokens) /
-           source.transfer_bytes_per_second;
+    const double rate = source.transfer_bytes_per_second > 0 ? source.transfer_bytes_per_second
+                                                             : typical_transfer_rate_;
+    if (rate <= 0) return 0;
+    return options_.kv_bytes_per_token * static_cast<double>(request_.prompt_tokens) / rate;
   }
 
   double DecodeSeconds(const WorkerView& worker) const {
     const double step =
-        worker.decode_step_seconds > 0 ? worker.decode_step_seconds : kAssumedStepSeconds;
+        worker.decode_step_seconds > 0 ? worker.decode_step_seconds : typical_step_seconds_;
     const uint32_t company = std::max(worker.running, worker.choices);
     return step * (request_.n + company) + (HasRoom(worker) ? 0 : kNoRoomSeconds);
   }
@@ -119,7 +138,7 @@ class Placer {
     bool busy = false;
     for (size_t i = 0; i < workers_.size(); ++i) {
       const WorkerView& source = *workers_[i];
-      if (!CanPrefill(source)) continue;
+      if (!CanPrefill(source) || request_.cut_off.contains(i)) continue;
       std::vector<Candidate> sinks = SinksFor(source);
       if (sinks.empty()) continue;
       busy = true;
@@ -183,6 +202,9 @@ class Placer {
   const std::span<const WorkerView* const> workers_;
   const PlacementRequest& request_;
   const PlacementOptions& options_;
+  const double typical_prefill_rate_;
+  const double typical_step_seconds_;
+  const double typical_transfer_rate_;
   uint64_t largest_pool_ = 0;
   uint64_t needed_blocks_ = 0;
 };

@@ -19,6 +19,9 @@ struct PlacementRequest {
   uint32_t max_tokens = 1;  // of each
   // Workers that refused this request lately: taken only when nobody else is left.
   std::set<size_t> avoid;
+  // Prefill workers that reached none of their decode workers for this request: never taken. When
+  // no other is left a decode worker serves alone.
+  std::set<size_t> cut_off;
 };
 
 struct PlacementOptions {

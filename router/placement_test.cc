@@ -54,6 +54,33 @@ TEST_F(PlacementTest, TakesTheSourceWithTheLeastPredictedWork) {
   EXPECT_EQ(PlaceOn(workers_, Request()).source, 0u);
 }
 
+TEST_F(PlacementTest, CutOffSourcesAreNotTakenAndWithoutAnotherADecodeWorkerServesAlone) {
+  PlacementRequest request = Request();
+  request.cut_off = {0};
+  EXPECT_EQ(PlaceOn(workers_, request).source, 1u);
+  request.cut_off = {0, 1};
+  const Placement alone = PlaceOn(workers_, request);
+  EXPECT_EQ(alone.verdict, PlacementVerdict::kPlaced);
+  EXPECT_EQ(alone.source, std::nullopt);
+  EXPECT_EQ(alone.sinks, std::vector<size_t>({2}));
+}
+
+// It has no figures of its own yet, and on fast machines the assumed ones are far off.
+TEST_F(PlacementTest, AWorkerThatHasJustStartedCountsAsOneOfTheOthers) {
+  workers_[2].decode_step_seconds = 0.0005;
+  workers_[2].streams = 1;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
+  workers_[0].prefill_tokens_per_second = 50000;
+  workers_[0].queued_prefill_tokens = 100;
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 1u);
+  workers_[2].streams = 0;
+  workers_[3].streams = 1;
+  workers_[0].queued_prefill_tokens = 0;
+  workers_[1].queued_prefill_tokens = 100;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({2, 3}));
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 0u);
+}
+
 TEST_F(PlacementTest, CountsTheTransferOfTheSource) {
   PlacementOptions options;
   options.kv_bytes_per_token = 1e6;

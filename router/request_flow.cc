@@ -26,6 +26,10 @@ router::Finish FinishOf(worker::v1::FinishReason reason) {
   return router::Finish::kNone;
 }
 
+// Where a request was when a worker gave it up: how the text of the error begins.
+constexpr char kPrefillStage[] = "prefill";
+constexpr char kDecodeStage[] = "decode";
+
 absl::Status ProtocolError(const std::string& what) {
   return ErrorWithReason(absl::StatusCode::kInternal, what, kReasonProtocol);
 }
@@ -80,6 +84,7 @@ PlacementRequest RequestFlow::placement_request() const {
   request.n = spec_.choices();
   request.max_tokens = spec_.stop.max_tokens;
   request.avoid = avoid_;
+  request.cut_off = cut_off_;
   return request;
 }
 
@@ -141,26 +146,20 @@ worker::v1::SubmitRequest RequestFlow::MakeSubmit() const {
 void RequestFlow::OnSubmitAnswer(const absl::Status& status) {
   if (status.ok()) {
     attempt_.answered = context_.executor.Now();
-    const bool split = attempt_.source.has_value();
-    Step(split ? FlowEvent::kSubmittedSplit : FlowEvent::kSubmittedAlone, status);
+    Step(attempt_.source.has_value() ? FlowEvent::kSubmittedSplit : FlowEvent::kSubmittedAlone,
+         status);
     return;
   }
-  if (status.code() == absl::StatusCode::kInvalidArgument ||
-      status.code() == absl::StatusCode::kInternal) {
-    Step(FlowEvent::kSinkFailed,
-         StatusOf(worker::v1::CAUSE_UNSPECIFIED, status.code(), std::string(status.message())));
-    return;
-  }
+  context_.log.Info("submit refused",
+                    {{"request", attempt_id().ToString()}, {"why", status.ToString()}});
   avoid_ = {attempt_.source.value_or(attempt_.sinks[0].worker)};
-  const bool full = status.code() == absl::StatusCode::kResourceExhausted;
-  Step(FlowEvent::kSubmitRefused,
-       ErrorWithReason(full ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kUnavailable,
-                       "no worker took the request: " + std::string(status.message()),
-                       full ? kReasonNoRoom : kReasonNoWorker));
+  Step(SubmitFailed(status) ? FlowEvent::kSinkFailed : FlowEvent::kSubmitRefused,
+       SubmitStatus(status, attempt_.source.has_value() ? kPrefillStage : kDecodeStage));
 }
 
 bool RequestFlow::Names(size_t worker) const {
   return FromSource(worker) || FromSink(worker) || avoid_.contains(worker) ||
+         cut_off_.contains(worker) ||
          std::any_of(attempt_.sinks.begin(), attempt_.sinks.end(),
                      [worker](const NamedSink& sink) { return sink.worker == worker; });
 }
@@ -185,9 +184,7 @@ void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
     case WorkerEvent::kHandedOff:
       return OnHandedOff(event.handed_off());
     case WorkerEvent::kNoRoom:
-      for (const NamedSink& sink : attempt_.sinks) avoid_.insert(sink.worker);
-      Step(FlowEvent::kNoRoom, StatusOf(worker::v1::CAUSE_NO_ROOM, absl::StatusCode::kOk, ""));
-      return;
+      return OnNoRoom(event.no_room().cause());
     case WorkerEvent::kLost:
       return OnGivenUp(worker, event.lost().cause(), absl::OkStatus());
     case WorkerEvent::kFailed:
@@ -197,6 +194,14 @@ void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
     default:
       return;
   }
+}
+
+// No sink granted. A full one is waited for; when the source reached none, it is of no use here.
+void RequestFlow::OnNoRoom(worker::v1::Cause cause) {
+  if (cause == worker::v1::CAUSE_UNSPECIFIED) cause = worker::v1::CAUSE_NO_ROOM;
+  for (const NamedSink& sink : attempt_.sinks) avoid_.insert(sink.worker);
+  if (cause != worker::v1::CAUSE_NO_ROOM) cut_off_.insert(*attempt_.source);
+  Step(FlowEvent::kNoRoom, StatusOf(cause, absl::OkStatus(), kPrefillStage));
 }
 
 void RequestFlow::OnStarted(const worker::v1::Started& started) {
@@ -209,8 +214,8 @@ void RequestFlow::OnStarted(const worker::v1::Started& started) {
   if (Step(FlowEvent::kStarted, absl::OkStatus()) != FlowAction::kAttach) return;
   WorkerLink& link = *context_.links[sink->worker];
   if (!link.view().ready || link.view().epoch != epoch) {
-    Step(FlowEvent::kSinkLost, StatusOf(worker::v1::CAUSE_PEER_LOST, absl::StatusCode::kOk,
-                                        "the decode worker was lost"));
+    Step(FlowEvent::kSinkLost,
+         StatusOf(worker::v1::CAUSE_PEER_LOST, absl::OkStatus(), kDecodeStage));
     return;
   }
   attempt_.sink = sink->worker;
@@ -340,7 +345,7 @@ void RequestFlow::OnHandedOff(const worker::v1::HandedOff& handed_off) {
 
 void RequestFlow::OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::Status& status) {
   const bool source = FromSource(worker);
-  const absl::Status why = StatusOf(cause, status.code(), std::string(status.message()));
+  const absl::Status why = StatusOf(cause, status, source ? kPrefillStage : kDecodeStage);
   switch (Classify(cause, status.code())) {
     case GiveUp::kTryAgain:
       avoid_ = {attempt_.sink.value_or(worker)};
@@ -355,11 +360,12 @@ void RequestFlow::OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::
   }
 }
 
-void RequestFlow::OnWorkerLost(size_t worker, const absl::Status& why) {
+// Clients hear which stage it was. Which worker, and how, stands in the log: it names addresses.
+void RequestFlow::OnWorkerLost(size_t worker) {
   if (ended() || !attempt_.live) return;
   const absl::Status status = ErrorWithReason(
       absl::StatusCode::kUnavailable,
-      "worker " + context_.links[worker]->view().name + " was lost: " + std::string(why.message()),
+      std::string(FromSource(worker) ? kPrefillStage : kDecodeStage) + ": the worker was lost",
       kReasonWorkerLost);
   if (FromSource(worker)) {
     avoid_ = {worker};

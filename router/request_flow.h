@@ -106,7 +106,7 @@ class RequestFlow {
   // Answer and events of the current, live attempt.
   void OnSubmitAnswer(const absl::Status& status);
   void OnWorkerEvent(size_t worker, const worker::v1::WorkerEvent& event);
-  void OnWorkerLost(size_t worker, const absl::Status& why);
+  void OnWorkerLost(size_t worker);
   // Any end that is not a worker's word.
   void End(const absl::Status& why);
 
@@ -134,6 +134,7 @@ class RequestFlow {
   CountLease StreamLease(WorkerLink& sink) const;
   worker::v1::SubmitRequest MakeSubmit() const;
   void OnStarted(const worker::v1::Started& started);
+  void OnNoRoom(worker::v1::Cause cause);
   void OnPromptLogprobs(const worker::v1::PromptLogprobs& event);
   void OnToken(const worker::v1::Token& token, bool from_source);
   void OnHandedOff(const worker::v1::HandedOff& handed_off);
@@ -180,6 +181,7 @@ class RequestFlow {
   Attempt attempt_;
   uint32_t failed_attempts_ = 0;  // lack of room is not one
   std::set<size_t> avoid_;
+  std::set<size_t> cut_off_;
   Delivered delivered_;
   size_t prompt_logprobs_ = 0;  // delivered, of prompt[1..]
   RequestSummary summary_;

@@ -400,8 +400,8 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     }
   }
 
-  void OnWorkerLost(size_t worker, const absl::Status& why) override {
-    for (const auto& [number, flow] : flows_) flow->OnWorkerLost(worker, why);
+  void OnWorkerLost(size_t worker) override {
+    for (const auto& [number, flow] : flows_) flow->OnWorkerLost(worker);
     ReportWorkers();
     ScheduleDispatch();
   }

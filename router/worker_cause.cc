@@ -31,9 +31,12 @@ GiveUp Classify(Cause cause, absl::StatusCode code) {
   }
 }
 
-absl::Status StatusOf(Cause cause, absl::StatusCode code, const std::string& message) {
+absl::Status StatusOf(Cause cause, const absl::Status& own, const std::string& stage) {
+  absl::StatusCode code = own.code();
   const std::string name = worker::v1::Cause_IsValid(cause) ? worker::v1::Cause_Name(cause) : "?";
-  const std::string text = message.empty() ? "the worker gave the request up: " + name : message;
+  const std::string text = stage + ": " +
+                           (own.message().empty() ? "the worker gave the request up: " + name
+                                                  : std::string(own.message()));
   switch (Classify(cause, code)) {
     case GiveUp::kTryAgain:
       return cause == worker::v1::CAUSE_NO_ROOM || code == absl::StatusCode::kResourceExhausted
@@ -54,6 +57,23 @@ absl::Status StatusOf(Cause cause, absl::StatusCode code, const std::string& mes
     code = absl::StatusCode::kInternal;
   }
   return ErrorWithReason(code, text, kReasonWorkerFailed);
+}
+
+bool SubmitFailed(const absl::Status& answer) {
+  return absl::IsInvalidArgument(answer) || absl::IsInternal(answer);
+}
+
+absl::Status SubmitStatus(const absl::Status& answer, const std::string& stage) {
+  if (SubmitFailed(answer)) {
+    const auto own = absl::InternalError("the worker failed to take the request");
+    return StatusOf(worker::v1::CAUSE_UNSPECIFIED, absl::IsInternal(answer) ? own : answer, stage);
+  }
+  if (absl::IsResourceExhausted(answer)) {
+    return ErrorWithReason(absl::StatusCode::kResourceExhausted, stage + ": the workers are full",
+                           kReasonNoRoom);
+  }
+  return ErrorWithReason(absl::StatusCode::kUnavailable, stage + ": no worker took the request",
+                         kReasonNoWorker);
 }
 
 }  // namespace baton::router

@@ -17,9 +17,16 @@ enum class GiveUp {
 
 GiveUp Classify(worker::v1::Cause cause, absl::StatusCode code);
 
-// The status a client gets when the request ends for it. `code` and `message` are the worker's own,
-// kOk and empty when it named only a cause.
-absl::Status StatusOf(worker::v1::Cause cause, absl::StatusCode code, const std::string& message);
+// The status a client gets when the request ends for it. `own` is the worker's own, OK when it
+// named only a cause; `stage` ("prefill", "decode") begins the text.
+absl::Status StatusOf(worker::v1::Cause cause, const absl::Status& own, const std::string& stage);
+
+// Whether an answer to Submit, not OK, ends the request; else it is placed again.
+bool SubmitFailed(const absl::Status& answer);
+
+// Likewise, for an answer to Submit. Its words may be gRPC's own, which name addresses: clients get
+// only those about their request.
+absl::Status SubmitStatus(const absl::Status& answer, const std::string& stage);
 
 }  // namespace baton::router
 

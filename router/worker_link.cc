@@ -56,7 +56,8 @@ void WorkerLink::Open() {
   session_->Send(std::move(request));
   DropOldCancels();
   for (const RecentCancel& cancel : cancels_) SendCancel(cancel.attempt);
-  beat_timer_ = executor_.PostAfter(options_.heartbeat, [this] { Beat(); });
+  heartbeat_ = options_.heartbeat;
+  beat_timer_ = executor_.PostAfter(heartbeat_, [this] { Beat(); });
 }
 
 void WorkerLink::ScheduleOpen() {
@@ -73,8 +74,8 @@ void WorkerLink::Beat() {
   session_->Send(std::move(request));
   // Looks again when the silence would be complete, not a heartbeat later.
   const Time silent_at = last_heard_ + options_.worker_silence;
-  beat_timer_ = executor_.PostAt(std::min(executor_.Now() + options_.heartbeat, silent_at),
-                                 [this] { Beat(); });
+  beat_timer_ =
+      executor_.PostAt(std::min(executor_.Now() + heartbeat_, silent_at), [this] { Beat(); });
 }
 
 void WorkerLink::OnMessage(worker::v1::SessionResponse message) {
@@ -110,7 +111,7 @@ void WorkerLink::Lose(const absl::Status& why) {
   }
   failure_logged_ = true;
   if (!retired_) ScheduleOpen();
-  if (was_ready) observer_.OnWorkerLost(index_, why);
+  if (was_ready) observer_.OnWorkerLost(index_);
 }
 
 void WorkerLink::Refuse(const absl::Status& why) {
@@ -161,6 +162,11 @@ absl::Status WorkerLink::TakeHello(const worker::v1::WorkerHello& hello) {
   backoff_ = options_.reconnect_min;
   failure_logged_ = false;
   reported_prefill_tokens_ = 0;
+  // A worker with a short lease must hear from us more often.
+  if (hello.lease_ms() > 0) {
+    heartbeat_ = std::min<Duration>(heartbeat_, std::chrono::milliseconds(hello.lease_ms()) / 4);
+  }
+  beat_timer_ = executor_.PostAfter(heartbeat_, [this] { Beat(); });
   log_.Info("worker ready", {{"address", address_},
                              {"worker", view_.name},
                              {"epoch", view_.epoch.ToString()},

@@ -31,7 +31,7 @@ class WorkerLink : private WorkerSession::Listener {
     // Everything but hello and load, which are in view() already.
     virtual void OnWorkerEvent(size_t worker, const worker::v1::WorkerEvent& event) = 0;
     // After OnWorkerReady; view().ready is false now.
-    virtual void OnWorkerLost(size_t worker, const absl::Status& why) = 0;
+    virtual void OnWorkerLost(size_t worker) = 0;
     // After each message of the worker.
     virtual void OnWorkerTurn(size_t worker) = 0;
     // Prompts or streams of this router there changed.
@@ -115,6 +115,7 @@ class WorkerLink : private WorkerSession::Listener {
   std::deque<RecentCancel> cancels_;
   uint64_t reported_prefill_tokens_ = 0;
   Time last_heard_;
+  Duration heartbeat_{0};  // of the present session
   Duration backoff_;
   bool failure_logged_ = false;
   bool retired_ = false;

@@ -57,9 +57,10 @@ v1::WorkerEvent LostEvent(const AttemptId& attempt, v1::Cause cause) {
   return out;
 }
 
-v1::WorkerEvent NoRoomEvent(const AttemptId& attempt) {
+v1::WorkerEvent NoRoomEvent(const AttemptId& attempt, v1::Cause cause) {
   v1::WorkerEvent out;
   proto::Set(attempt, *out.mutable_no_room()->mutable_attempt());
+  out.mutable_no_room()->set_cause(cause);
   return out;
 }
 
