@@ -30,12 +30,15 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
 
 class GrpcWorkerClient : public WorkerClient {
  public:
-  GrpcWorkerClient(const std::string& address, Executor& executor)
-      : executor_(executor), stub_(worker::v1::WorkerService::NewStub(Connect(address))) {}
+  GrpcWorkerClient(std::string address, Executor& executor)
+      : executor_(executor), address_(std::move(address)) {}
 
   ~GrpcWorkerClient() override { *alive_ = false; }
 
+  // Each session has a connection of its own: one that has died without a word, whose peer may
+  // never say so, is not asked again.
   std::unique_ptr<WorkerSession> OpenSession(WorkerSession::Listener& listener) override {
+    stub_ = worker::v1::WorkerService::NewStub(Connect(address_));
     return rpc::OpenStream<worker::v1::SessionRequest, worker::v1::SessionResponse>(
         executor_, &listener,
         [stub = stub_](grpc::ClientContext* context, auto* reactor) {
@@ -67,7 +70,8 @@ class GrpcWorkerClient : public WorkerClient {
 
  private:
   Executor& executor_;
-  const std::shared_ptr<worker::v1::WorkerService::Stub> stub_;
+  const std::string address_;
+  std::shared_ptr<worker::v1::WorkerService::Stub> stub_;             // of the latest session
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // executor thread
 };
 

@@ -25,9 +25,9 @@ class WorkerClient {
   // Opens a stream; a failed connection is OnClosed. `listener` must outlive the session.
   virtual std::unique_ptr<WorkerSession> OpenSession(WorkerSession::Listener& listener) = 0;
 
-  // `done` is called exactly once, unless this object is destroyed first: OK when the worker took
-  // the attempt, the worker's error, or DEADLINE_EXCEEDED / UNAVAILABLE without an answer (the
-  // worker may have taken it or not).
+  // After OpenSession. `done` is called exactly once, unless this object is destroyed first: OK
+  // when the worker took the attempt, the worker's error, or DEADLINE_EXCEEDED / UNAVAILABLE
+  // without an answer (the worker may have taken it or not).
   virtual void Submit(worker::v1::SubmitRequest request, Duration timeout,
                       std::function<void(absl::Status)> done) = 0;
 };
