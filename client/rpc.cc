@@ -7,6 +7,8 @@ namespace baton::client {
 namespace {
 
 constexpr int kMaxMessageBytes = 16 << 20;
+// A router that vanished without a word is noticed after twice as long.
+constexpr int kKeepaliveMs = 5000;
 
 }  // namespace
 
@@ -14,6 +16,9 @@ std::unique_ptr<v1::InferenceService::Stub> MakeStub(const std::string& target) 
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   return v1::InferenceService::NewStub(
       grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments));
 }

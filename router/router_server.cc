@@ -141,6 +141,8 @@ class RouterServer::Impl : public WorkerDiscovery::Observer {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, half);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    // Clients may probe us as well, also while they wait.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
   }
 
   // After the public server: the plugin adds itself to every server built later.
