@@ -123,8 +123,10 @@ void DecodeRole::Enqueue(const AttemptId& id, kvtransfer::Reservation reservatio
       {attempt->admitted_at,
        *BlocksWanted(context_, reservation.prompt.size(), reservation.n, reservation.max_tokens),
        [this, id](kv::BlockLease lease) { OnRoom(id, std::move(lease)); }, nullptr});
-  // Runs after the room's own turn: whoever is still queued then stands behind others.
-  attempt->patience = context_.executor.PostAt(now, [this, id] { sink_.Wait(id); });
+  // Runs after the room's own turn, whose time was read before: whoever is still queued then stands
+  // behind others.
+  attempt->patience =
+      context_.executor.PostAt(context_.executor.Now(), [this, id] { sink_.Wait(id); });
   attempt->reservation = std::move(reservation);
   attempts_[id] = std::move(attempt);
   context_.sessions.Touch();
