@@ -1,5 +1,5 @@
 # Sourced by ./test: the long suites. A target joins one by a tag: tags = ["long-equality"].
-long_suites="equality fuzz goldens overload sanitizers seeds soak"
+long_suites="equality faults fuzz goldens overload sanitizers seeds soak"
 . scripts/fuzz_suite.sh
 not_long=$(printf -- '-long-%s,' $long_suites)-manual
 finish_flags=()
