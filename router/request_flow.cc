@@ -28,6 +28,7 @@ router::Finish FinishOf(worker::v1::FinishReason reason) {
 
 // Where a request was when a worker gave it up: how the text of the error begins.
 constexpr char kPrefillStage[] = "prefill";
+constexpr char kHandoffStage[] = "handoff";  // one of the two lost the other
 constexpr char kDecodeStage[] = "decode";
 
 absl::Status ProtocolError(const std::string& what) {
@@ -345,8 +346,12 @@ void RequestFlow::OnHandedOff(const worker::v1::HandedOff& handed_off) {
 
 void RequestFlow::OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::Status& status) {
   const bool source = FromSource(worker);
-  const absl::Status why = StatusOf(cause, status, source ? kPrefillStage : kDecodeStage);
-  switch (Classify(cause, status.code())) {
+  const GiveUp verdict = Classify(cause, status.code());
+  const char* const stage = verdict == GiveUp::kLost ? kHandoffStage
+                            : source                 ? kPrefillStage
+                                                     : kDecodeStage;
+  const absl::Status why = StatusOf(cause, status, stage);
+  switch (verdict) {
     case GiveUp::kTryAgain:
       avoid_ = {attempt_.sink.value_or(worker)};
       Step(source ? FlowEvent::kSourceTryAgain : FlowEvent::kSinkTryAgain, why);

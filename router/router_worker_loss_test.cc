@@ -43,6 +43,25 @@ TEST_F(SplitTest, ErrorsNameTheStageAndNoWorkerOrAddress) {
   EXPECT_EQ(lost.status.message(), "decode: the worker was lost");
 }
 
+// Which of the two is at fault nobody can say, and whoever speaks first is heard.
+TEST_F(SplitTest, WorkersThatLostEachOtherAreToldAsTheHandoff) {
+  for (const bool from_source : {true, false}) {
+    Seen seen;
+    Ask(seen);
+    const AttemptId id = p_->last_attempt();
+    p_->Started(id, *d_);
+    Run();
+    if (from_source) {
+      p_->Failed(id, absl::StatusCode::kUnavailable, worker::v1::CAUSE_PEER_LOST);
+    } else {
+      d_->Lost(id, worker::v1::CAUSE_PEER_LOST);
+    }
+    Run();
+    EXPECT_EQ(ReasonOf(seen.status), "WORKER_LOST");
+    EXPECT_EQ(seen.status.message().substr(0, 9), "handoff: ");
+  }
+}
+
 TEST_F(RouterCoreTest, HeartbeatsComeAsOftenAsTheLeaseOfTheWorkerNeeds) {
   FakeWorker::Options options;
   options.name = "d";
