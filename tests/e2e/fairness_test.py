@@ -12,9 +12,10 @@ import unittest
 
 from cluster import RUNFILES, Cluster, main, tiny_model, wait_for
 
-PROMPT_TOKENS = 96
+PROMPT_TOKENS = 48
 MAX_TOKENS = 2
 LOAD_S = 6.0
+LONG_S = 60.0  # longer than anything takes here
 # A step of priority counts as so much waiting, short enough that a test sees what is overtaken come through.
 AGE_CREDIT_MS = 100
 
@@ -28,6 +29,10 @@ class Load:
         self.process = subprocess.Popen(
             [os.path.join(RUNFILES, "tests/load/load_client"), *(f"--{name}={value}" for name, value in flags.items())],
             stdout=subprocess.PIPE, text=True)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.communicate()
 
     def answers(self):
         output = self.process.communicate()[0]
@@ -51,8 +56,8 @@ class Fairness(unittest.TestCase):
         cls.cluster.__exit__(None, None, None)
         shutil.rmtree(cls.directory)
 
-    def tearDown(self):
-        self.cluster.assert_idle()
+    def setUp(self):
+        self.addCleanup(self.cluster.assert_idle)  # runs last
 
     def wait_for_queue(self, requests):
         wait_for(lambda: self.cluster.metrics("router").get("baton_requests_waiting", 0) >= requests, what="a queue")
@@ -77,25 +82,25 @@ class Fairness(unittest.TestCase):
                     served[answer["tenant"]] = served.get(answer["tenant"], 0) + 1
         print(served, flush=True)
         self.assertGreater(min(served.values()), 10)
-        self.assertAlmostEqual(served["few"] / served["many"], 1, delta=0.1)
+        # And the one that is being served when the time ends.
+        self.assertLessEqual(abs(served["few"] - served["many"]), 0.1 * served["many"] + 1)
 
     def test_a_high_priority_overtakes_those_of_its_tenant(self):
-        load = Load(self.cluster, 40, seconds=3)
+        load = Load(self.cluster, 40, seconds=LONG_S)
+        self.addCleanup(load.stop)
         self.wait_for_queue(30)
         high = self.time_to_serve(priority=4)
         normal = self.time_to_serve()
-        others = sorted(answer["total"] for answer in load.answers())
-        print(f"high {high:.2f} s, normal {normal:.2f} s, of the others half in {others[len(others) // 2]:.2f} s", flush=True)
+        print(f"high {high:.2f} s, normal {normal:.2f} s", flush=True)
         self.assertLess(high, normal / 2)
 
     def test_the_lowest_priority_is_served_while_higher_ones_keep_coming(self):
-        load = Load(self.cluster, 10, seconds=LOAD_S, priority=4)
+        load = Load(self.cluster, 10, seconds=LONG_S, priority=4)
+        self.addCleanup(load.stop)
         self.wait_for_queue(5)
         low = self.time_to_serve(priority=-4)
-        still_loaded = load.process.poll() is None
-        load.answers()
         print(f"low {low:.2f} s", flush=True)
-        self.assertTrue(still_loaded)
+        self.assertIsNone(load.process.poll())
         # It was overtaken by what came within 8 steps of priority.
         self.assertGreater(low, 8 * AGE_CREDIT_MS / 1000)
 
