@@ -232,7 +232,6 @@ class FaultCluster:
         worker.restart()
         if name in self.data:
             self.data[name].target = worker.info["data"]
-        worker.usage_at_start = worker.usage()
         self.pids[name] = worker.pid
 
     def gold(self, request):
