@@ -16,6 +16,7 @@
 #include "kv/arena.h"
 #include "model/model_harness.h"
 #include "model/tiny_model.h"
+#include "sampling/logprobs.h"
 #include "sampling/sampler.h"
 
 namespace baton::model {
@@ -111,6 +112,10 @@ class ModelRunnerTest : public ::testing::Test {
     engine::Step step;
     step.id = ++last_step_;
     step.items = std::move(items);
+    return Run(std::move(step));
+  }
+
+  engine::StepResult Run(engine::Step step) {
     runner_->Submit(std::move(step));
     recorder_.done = false;
     while (!recorder_.done) executor_.RunOne();
@@ -174,9 +179,7 @@ TEST_F(ModelRunnerTest, SealsTheBlocksThatAreReadyToShip) {
   again.items = {Item({9})};
   again.items[0].block_tables = {{2}};
   again.items[0].samples = {};
-  runner_->Submit(std::move(again));
-  recorder_.done = false;
-  while (!recorder_.done) executor_.RunOne();
+  Run(std::move(again));
   EXPECT_TRUE(broken(3));
 }
 
@@ -213,6 +216,75 @@ TEST_F(ModelRunnerTest, SampledTokenUsesTheUniformOfItsPosition) {
     const auto uniform = sampling::UniformAt(seed, 2, prompt.size());
     EXPECT_EQ(result.items[0].sampled[0].token,
               *sampling::SampleToken(logits, item.sampling, uniform));
+  }
+}
+
+TEST_F(ModelRunnerTest, SeveralChoicesAreSampledFromOneRow) {
+  const std::vector<TokenId> prompt = {10, 20, 30};
+  const std::vector<double> logits = ExpectedLogits(prompt);
+  engine::StepItem item = Item(prompt);
+  item.sampling.temperature = 1.5f;
+  item.sampling.seed = 7;
+  item.top_logprobs = 1;
+  item.samples.clear();
+  for (const uint32_t choice : {0u, 1u, 5u, 15u}) item.samples.push_back({.choice = choice});
+  const auto greedy =
+      static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  item.samples.push_back({.choice = 5, .edits = {{.token = greedy, .forbidden = true}}});
+  engine::StepItem other = Item({7});
+  other.block_tables = {{8}};
+  const engine::StepResult result = RunStep({item, other});
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  ASSERT_EQ(result.items[0].sampled.size(), 5u);
+  for (size_t i = 0; i < 4; ++i) {
+    const auto uniform = sampling::UniformAt(7, item.samples[i].choice, prompt.size());
+    const engine::SampledToken& sampled = result.items[0].sampled[i];
+    EXPECT_EQ(sampled.token, *sampling::SampleToken(logits, item.sampling, uniform));
+    EXPECT_EQ(sampled.logprobs, *sampling::LogprobsOf(logits, sampled.token, 1));
+  }
+  EXPECT_NE(result.items[0].sampled[4].token, greedy);
+  EXPECT_EQ(result.items[1].sampled.size(), 1u);
+}
+
+// Two choices go on from one partly filled block.
+TEST_F(ModelRunnerTest, BlocksAreCopiedInEveryLayerBeforeTheStepRuns) {
+  const std::vector<TokenId> prompt = {10, 20, 30, 40, 50};
+  engine::StepItem full = Item(std::vector<TokenId>(model_.layout.block_size, 9));
+  full.block_tables = {{5}};
+  RunStep({Item(prompt), full});
+  engine::StepItem in_place = Item({60});
+  in_place.start_position = 5;
+  engine::StepItem in_copy = Item({70});
+  in_copy.start_position = 5;
+  in_copy.block_tables = {{5}};
+  engine::Step step;
+  step.id = ++last_step_;
+  step.copy_blocks = {{0, 3, 5}};
+  step.items = {in_place, in_copy};
+  const engine::StepResult result = Run(step);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<TokenId> tokens = prompt;
+    tokens.push_back(i == 0 ? 60 : 70);
+    const std::vector<double> logits = ExpectedLogits(tokens);
+    EXPECT_EQ(result.items[i].sampled[0].token,
+              std::max_element(logits.begin(), logits.end()) - logits.begin());
+  }
+}
+
+TEST_F(ModelRunnerTest, ACopyIsNotWhatWasSealed) {
+  engine::StepItem full = Item(std::vector<TokenId>(model_.layout.block_size, 9));
+  full.block_tables = {{5}};
+  RunStep({Item({1}), full});
+  ASSERT_TRUE(arena_->seals()->Crc(0, 0, 5).has_value());
+  engine::Step step;
+  step.id = ++last_step_;
+  step.copy_blocks = {{0, 3, 5}};
+  step.items = {Item({2})};
+  step.items[0].block_tables = {{2}};
+  ASSERT_TRUE(Run(step).status.ok());
+  for (uint32_t layer = 0; layer < model_.layout.layers.size(); ++layer) {
+    EXPECT_FALSE(arena_->seals()->Crc(layer, 0, 5).has_value());
   }
 }
 
