@@ -8,8 +8,8 @@
 
 namespace baton::engine {
 
-Choice::Choice(const Place& place, const StopMatcher& stop, const sampling::LogitEditor& editor)
-    : place_(place), stop_(stop), editor_(editor) {}
+Choice::Choice(const Place& place, StopMatcher stop, sampling::LogitEditor editor)
+    : place_(place), stop_(std::move(stop)), editor_(std::move(editor)) {}
 
 TokenEvent Choice::Accept(TokenId token, std::optional<TokenLogprobs> logprobs) {
   const uint32_t position = place_.prompt_length + sampled();

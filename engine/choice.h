@@ -41,7 +41,7 @@ class Choice {
     uint32_t context_length = 0;
   };
   // `stop` and `editor` have seen the prompt alone.
-  Choice(const Place& place, const StopMatcher& stop, const sampling::LogitEditor& editor);
+  Choice(const Place& place, StopMatcher stop, sampling::LogitEditor editor);
 
   uint32_t index() const { return place_.index; }
   uint32_t sampled() const { return static_cast<uint32_t>(tokens_.size()); }

@@ -22,14 +22,14 @@ Sequence::Sequence(SequenceId id, SequenceMode mode, const DecoderState& state, 
       admitted_at_(admitted_at),
       prompt_(state.prompt),
       blocks_(std::move(blocks)) {
-  const StopMatcher stop(vocab, state.stop);
-  const sampling::LogitEditor editor(state.sampling, state.prompt);
-  const auto prompt_length = static_cast<uint32_t>(prompt_.size());
-  choices_.reserve(state.choices.size());
-  for (uint32_t i = 0; i < state.choices.size(); ++i) {
-    choices_.emplace_back(
-        Choice::Place{id, i, prompt_length, state.stop.max_tokens, context_length}, stop, editor);
-  }
+  StopMatcher stop(vocab, state.stop);
+  sampling::LogitEditor editor(state.sampling, state.prompt);
+  const auto n = static_cast<uint32_t>(state.choices.size());
+  Choice::Place place{id, 0, static_cast<uint32_t>(prompt_.size()), state.stop.max_tokens,
+                      context_length};
+  choices_.reserve(n);
+  for (; place.index + 1 < n; ++place.index) choices_.emplace_back(place, stop, editor);
+  choices_.emplace_back(place, std::move(stop), std::move(editor));
 }
 
 bool Sequence::over() const {

@@ -58,12 +58,12 @@ void ModelRunner::Run() {
     }
     engine::StepResult result = RunStep(step);
     const uint32_t late_layers = result.status.ok() && !AnnouncesEarly(step) ? layers_ : 0;
-    executor_.Post([this, alive = alive_, late_layers, result = std::move(result)] {
+    executor_.Post([this, alive = alive_, late_layers, result = std::move(result)]() mutable {
       if (!*alive) return;
       for (uint32_t layer = 0; layer < late_layers; ++layer) {
         listener_->OnLayerReady(result.id, layer);
       }
-      listener_->OnStepDone(result);
+      listener_->OnStepDone(std::move(result));
     });
   }
 }
