@@ -277,7 +277,7 @@ TEST_F(ChoicesTest, LogprobsOfOneMessageAreBoundedAndThoseOfAStreamAreNot) {
   spec_.n = 4;
   spec_.logprobs.output = 4;
   spec_.streamed = false;
-  Seen refused, fits, unasked, streamed;
+  Seen refused, fits, ranked, unasked, streamed;
   Ask(refused, kPrompt, 25001);
   EXPECT_EQ(refused.status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(refused.status.message().find("up to 500020 log probabilities (4 choices of 25001"),
@@ -290,8 +290,12 @@ TEST_F(ChoicesTest, LogprobsOfOneMessageAreBoundedAndThoseOfAStreamAreNot) {
   Ask(streamed, kPrompt, 25001);
   EXPECT_EQ(streamed.ends, 0);
   spec_.streamed = false;
+  spec_.n = 1;
+  spec_.best_of = 4;  // what is dropped at the end is kept until then
+  Ask(ranked, kPrompt, 25001);
+  EXPECT_EQ(ranked.status.message().substr(0, 26), "generation.logprobs.output");
   spec_.best_of = 16;
-  spec_.logprobs.output.reset();  // those that rank the choices are not returned
+  spec_.logprobs.output.reset();  // those that rank the choices are not kept
   Ask(unasked, kPrompt, 50000);
   EXPECT_EQ(unasked.ends, 0);
 }

@@ -237,15 +237,15 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
                         std::to_string(kMaxPromptLogprobs));
   }
 
-  // One message must not grow beyond what a client receives.
+  // One message must not grow beyond what a client receives, nor what is kept for it until then.
   static absl::Status CheckAnswerSize(const RequestSpec& spec) {
     if (spec.streamed || !spec.logprobs.output.has_value()) return absl::OkStatus();
     const uint64_t entries =
-        uint64_t{spec.n} * spec.stop.max_tokens * (uint64_t{*spec.logprobs.output} + 1);
+        uint64_t{spec.choices()} * spec.stop.max_tokens * (uint64_t{*spec.logprobs.output} + 1);
     if (entries <= kMaxLogprobsInOneMessage) return absl::OkStatus();
     return BadField("generation.logprobs.output",
                     "asks for up to " + std::to_string(entries) + " log probabilities (" +
-                        std::to_string(spec.n) + " choices of " +
+                        std::to_string(spec.choices()) + " choices of " +
                         std::to_string(spec.stop.max_tokens) + " tokens) in one message; at most " +
                         std::to_string(kMaxLogprobsInOneMessage) +
                         ", and a stream has no such limit");
