@@ -36,6 +36,7 @@ std::optional<v1::GenerateStreamResponse> ClientBuffer::Take() {
 }
 
 void ClientBuffer::Clear() {
+  deltas_.clear();
   waiting_.clear();
   bytes_ = 0;
 }

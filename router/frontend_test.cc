@@ -351,6 +351,8 @@ TEST(ClientBufferTest, WhatIsGivenUpTakesNoRoom) {
   EXPECT_TRUE(buffer.empty());
   EXPECT_EQ(buffer.bytes(), 0u);
   EXPECT_FALSE(buffer.Take().has_value());
+  EXPECT_TRUE(buffer.Add(Delta("b", 2)));
+  EXPECT_EQ(buffer.Take()->delta().text(), "b");
 }
 
 // However the choices' tokens alternate, no more than one delta of each waits.
