@@ -184,7 +184,9 @@ EngineLoad Engine::Load() const {
     ++(sequence->started ? load.running : load.waiting);
     if (sequence->in_prompt()) load.queued_prefill_tokens += sequence->pending();
     for (const Choice& choice : sequence->choices()) {
-      if (sequence->in_prompt() || choice.finished() || choice.decoding()) continue;
+      if (choice.finished()) continue;
+      if (sequence->started) ++load.choices;
+      if (sequence->in_prompt() || choice.decoding()) continue;
       load.queued_prefill_tokens += choice.pending();
     }
   }

@@ -49,6 +49,7 @@ struct NewSequence {
 
 struct EngineLoad {
   uint32_t running = 0;                  // in the batch
+  uint32_t choices = 0;                  // of those, that are not over
   uint32_t waiting = 0;                  // added, not started
   uint64_t queued_prefill_tokens = 0;    // of running and waiting ones, still to be computed
   double prefill_tokens_per_second = 0;  // measured; 0: not yet

@@ -87,7 +87,11 @@ TEST(EngineChoicesTest, AChoiceThatEndsGivesItsOwnBlocksBackAtOnce) {
   DecoderState state = Ignoring(FixtureState(FixturePrompt(40, 1), 40, 7, 3));
   state.stop.stop_token_ids = {f.Expected(state, 1)[5]};
   std::map<uint32_t, uint32_t> free_when_over;
+  uint32_t over = 0;
   f.on_token = [&](const TokenEvent& event) {
+    if (event.finish_reason != FinishReason::kNone) ++over;
+    EXPECT_EQ(f.engine.Load().choices, 3 - over);
+    EXPECT_EQ(f.engine.Load().running, over < 3 ? 1u : 0u);
     EXPECT_TRUE(f.pool.CheckIntegrity().ok()) << f.pool.CheckIntegrity();
     if (event.finish_reason == FinishReason::kNone) return;
     const uint32_t quarantined = In(f, kv::BlockState::kQuarantined);  // until the step ends

@@ -30,7 +30,7 @@ struct WorkerView {
 
   // Load: the last report plus this router's later Submits.
   uint64_t queued_prefill_tokens = 0;
-  uint32_t running = 0;
+  uint32_t running = 0;  // choices in its batch
   std::vector<uint32_t> free_blocks;
   double prefill_tokens_per_second = 0;  // 0: not measured yet
   double decode_step_seconds = 0;

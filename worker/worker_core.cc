@@ -131,7 +131,7 @@ v1::WorkerLoad WorkerCore::Load() {
   engine_.SetWaitingForRoom(local.waiting + role.waiting);
   const engine::EngineLoad engine = engine_.Load();
   v1::WorkerLoad load;
-  load.set_running(engine.running);
+  load.set_running(engine.choices);
   load.set_waiting(engine.waiting);
   load.set_queued_prefill_tokens(engine.queued_prefill_tokens + local.prefill_tokens +
                                  role.prefill_tokens);

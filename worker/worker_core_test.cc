@@ -273,6 +273,20 @@ TEST_F(WorkerCoreTest, DrainingRefusesNewWorkAndFinishesTheOld) {
   EXPECT_TRUE(session.messages.back().events(0).load().draining());
 }
 
+TEST_F(WorkerCoreTest, TheLoadCountsChoicesThatRunAndRequestsThatWait) {
+  RigWorker::Options options;
+  options.blocks = 24;
+  Start(options);
+  RigSession& session = Open();
+  DecoderState wide = State(1, 64, 60);
+  wide.choices.resize(5);  // 4 shared blocks, and 4 of each choice
+  ASSERT_TRUE(session.Submit(wide).ok());
+  ASSERT_TRUE(session.Submit(State(2, 64, 60)).ok());
+  world_.RunFor(milliseconds(2));
+  EXPECT_EQ(worker_->core->Load().running(), 5u);
+  EXPECT_EQ(worker_->core->Load().waiting(), 1u);
+}
+
 TEST_F(WorkerCoreTest, CancelFreesBlocksWhetherItWaitsOrRuns) {
   RigWorker::Options options;
   options.blocks = 8;
