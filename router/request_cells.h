@@ -14,7 +14,7 @@ inline CellTable RequestCells() {
               {"submitted_alone", "s--u--"},
               {"submit_refused", "suuuu-"},
               {"started", "ss--u-"},
-              {"first_token_of_some", "uu-uu-"},
+              {"first_token_of_some", "us-su-"},
               {"first_token", "-s-su-"},
               {"first_token_ends", "us-uu-"},
               {"first_token_again", "-uuuu-"},
