@@ -25,20 +25,39 @@ run_fuzzer() {
   fuzz_case "$1" failed
 }
 
+# planted_fault_is_found FUZZER_planted_FAULT BIN: it must stop and write an input.
+planted_fault_is_found() {
+  local name=$1 fuzzer=${1%%_planted_*} folder=$work/planted
+  rm -rf "$folder"
+  mkdir -p "$folder/corpus"
+  if ! "$2/tests/fuzz/$name" -max_total_time=30 -timeout=20 -artifact_prefix="$folder/" "$folder/corpus" \
+    "tests/fuzz/corpus/$fuzzer" </dev/null >"$folder/log" 2>&1 && grep -q "Test unit written to" "$folder/log"; then
+    echo "passed   fuzz/$name is found"
+    fuzz_case "$name-is-found" passed
+  else
+    echo "failed   fuzz/$name is not found"
+    tail -20 "$folder/log"
+    fuzz_case "$name-is-found" failed
+  fi
+}
+
 fuzz_suite() {
-  local end=$((SECONDS + ${BATON_TIME_LIMIT:-86400})) targets target name bin
+  local end=$((SECONDS + ${BATON_TIME_LIMIT:-86400})) targets planted target name bin
   targets=$(query 'attr(tags, "fuzzer", //tests/fuzz:all)')
+  planted=$(query 'attr(tags, "planted", //tests/fuzz:all)')
   : >"$work/fuzz.json"
   report+=(--checks "$work/fuzz.json")
-  [ -n "$targets" ] || { fuzz_case targets failed; return; }
+  [ -n "$targets" ] && [ -n "$planted" ] || { fuzz_case targets failed; return; }
   # shellcheck disable=SC2086
-  timeout --signal=INT --kill-after=120 "${BATON_TIME_LIMIT:-86400}" scripts/bazel.sh build --config=fuzz $targets </dev/null
+  timeout --signal=INT --kill-after=120 "${BATON_TIME_LIMIT:-86400}" scripts/bazel.sh build --config=fuzz $targets $planted </dev/null
   case $? in
     0) ;;
     124) echo "LEFT OUT all of fuzz: it was still being built"; return ;;
     *) fuzz_case build failed; return ;;
   esac
   bin=$(baton_bazel info --config=fuzz bazel-bin 2>/dev/null)
+  # First: what finds nothing passes everything.
+  for target in $planted; do planted_fault_is_found "${target##*:}" "$bin"; done
   for target in $targets; do
     name=${target##*:}
     name=${name%_fuzzer}

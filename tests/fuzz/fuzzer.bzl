@@ -26,3 +26,33 @@ def fuzzer(name, deps):
         local_defines = ["BATON_CORPUS=\\\"tests/fuzz/corpus/" + name + "\\\""],
         deps = [":" + name + "_fuzz", "//bazel:gtest_main"],
     )
+
+def planted_fault(name, fuzzer, src, find, replace, deps, hdrs = []):
+    """A fuzzer with one changed line of the product, which it must find (./test --long fuzz, first of all).
+
+    Makes :FUZZER_planted_NAME. As in tests/simulation/defects.bzl the changed file is an object of the program, so that the linker
+    leaves the library's member out.
+
+    Args:
+      name: of the fault.
+      fuzzer: whose corpus and entry point are used.
+      src: label of the source file.
+      find: basic regular expression (sed); the build fails when no line matches.
+      replace: what stands there instead.
+      deps: the library of `src` and what it includes.
+      hdrs: what it includes that only its own library may.
+    """
+    native.genrule(
+        name = name + "_source",
+        srcs = [src],
+        outs = [name + ".cc"],
+        cmd = "sed 's~%s~%s~' $< > $@ && ! cmp -s $< $@" % (find, replace),
+        tags = ["manual"],
+    )
+    native.cc_binary(
+        name = fuzzer + "_planted_" + name,
+        srcs = [name + ".cc"] + hdrs,
+        linkopts = ["-fsanitize=fuzzer"],
+        tags = ["manual", "planted"],
+        deps = deps + [":" + fuzzer + "_fuzz"],
+    )

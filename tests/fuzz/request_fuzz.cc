@@ -83,7 +83,8 @@ void CheckInput(const PromptInput& input) {
 
 void CheckValid(const ValidGeneration& valid) {
   const SamplingParams& sampling = valid.sampling;
-  BATON_CHECK(std::isfinite(sampling.temperature) && sampling.temperature >= 0);
+  BATON_CHECK(std::isfinite(sampling.temperature) && sampling.temperature >= 0 &&
+              sampling.temperature <= 100);
   BATON_CHECK(sampling.top_k >= 0);
   BATON_CHECK(sampling.top_p > 0 && sampling.top_p <= 1);
   BATON_CHECK(sampling.min_p >= 0 && sampling.min_p <= 1);
