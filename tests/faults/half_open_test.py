@@ -76,7 +76,8 @@ class HalfOpen(FaultTest):
             stream = self.cluster.direct.stream(request)
             self.assertEqual(self.gold_or(("UNAVAILABLE",), stream, request), "UNAVAILABLE")
             self.served_split()
-        self.quiet(5)  # threads and files too: the dead connections are gone at both ends
+            wait_for(lambda: self.cluster.data["decode-0"].half_open() == 0, what="both ends give it up")
+        self.quiet(5)
         self.alive()
 
     def test_holes_shorter_than_any_lease_cost_nothing_but_time(self):

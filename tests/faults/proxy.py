@@ -130,6 +130,12 @@ class Proxy:
         with self._lock:
             return sum(not connection.dead for connection in self._connections)
 
+    def half_open(self):
+        """Silently dropped connections that one of the ends still keeps."""
+        with self._lock:
+            return sum(connection.dead and not all(flow.ended for flow in connection.flows)
+                       for connection in self._connections)
+
     def close(self):
         with self._lock:
             self._running = False

@@ -170,6 +170,7 @@ class ProxyTest(unittest.TestCase):
         self.echoes(other)
         self.assertEqual(self.echo.ends, [])
         self.assertEqual(self.proxy.live(), 1)
+        self.assertEqual(self.proxy.half_open(), 1)  # the other end keeps it
 
 
 if __name__ == "__main__":
