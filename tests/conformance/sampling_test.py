@@ -159,6 +159,31 @@ class Sampling(ServiceTest):
                 self.assert_bad(api.generation(content, max_tokens=0, **extra), "generation.stop.max_tokens")
         self.assertEqual(len(ids(self.both(api.generation("a b c", max_tokens=1, prompt_logprobs=0)))), 1)
 
+    # SM-13
+    def test_each_token_has_its_log_probabilities_in_both_kinds_of_call(self):
+        fields = dict(max_tokens=40, ignore_eos=True, temperature=1, seed=7)
+        plain = self.both(api.generation("a b c", **fields))
+        self.assertEqual(list(plain.choices[0].logprobs), [])
+        for top in (0, 1, 5):
+            with self.subTest(top=top):
+                request = api.generation("a b c", logprobs=top, **fields)
+                choice = self.client.generate(request).choices[0]
+                self.assertEqual(list(choice.token_ids), ids(plain))
+                self.assertEqual([one.token_id for one in choice.logprobs], ids(plain))
+                self.assertEqual({len(one.top) for one in choice.logprobs}, {top})
+                for one in choice.logprobs:
+                    ranked = [(-other.logprob, other.token_id) for other in one.top]
+                    self.assertEqual(ranked, sorted(ranked))
+                    self.assertTrue(all(other.logprob == one.logprob for other in one.top if other.token_id == one.token_id))
+                    # The chosen token is one of the best, or none of them is less likely than it.
+                    self.assertTrue(top == 0 or one.token_id in {other.token_id for other in one.top} or
+                                    one.logprob <= one.top[-1].logprob)
+                stream = self.client.stream(request).read()
+                self.assertEqual(stream.logprobs[0], list(choice.logprobs))
+                for kind, event in stream.events:
+                    if kind == "delta":
+                        self.assertEqual([one.token_id for one in event.logprobs], list(event.token_ids))
+
 
 class TwoEndTokens(ServiceTest):
     @staticmethod

@@ -112,18 +112,27 @@ class TinyText(ServiceTest):
                 stream.read()
             self.assertEqual(stream.events, [])
 
+    # SM-11
     def test_an_empty_prompt_of_any_kind_is_refused(self):
         for request, field in ((api.generation(""), "generation.prompt"), (api.generation([]), "generation.prompt"),
                                (api.generation(["", []]), "generation.prompt"), (api.pb.Generation(), "generation.prompt")):
             self.assert_bad(request, field)
         self.assert_bad(api.generation([b"a", b"\xc3"]), "generation.prompt.segments[1].text")
+        for space in (" ", "\n", " \t\r\n" * 10):
+            answer = self.both(api.generation(space, max_tokens=4, ignore_eos=True))
+            self.assertEqual(len(ids(answer)), 4)
+            self.assertEqual(self.client.detokenize(answer.prompt_token_ids), space)
 
+    # SM-12
     def test_a_prompt_as_long_as_the_context_is_refused_and_one_shorter_gives_one_token(self):
         for content in ([5] * 512, [5] * 600, "\x01" * 512):
             failure = self.assert_bad(api.generation(content), "generation.prompt")
             self.assertEqual(failure.reason, "PROMPT_TOO_LONG")
-        answer = self.both(api.generation([5] * 511, max_tokens=100, ignore_eos=True))
-        self.assertEqual((len(ids(answer)), api.pb_finish(answer.choices[0].finish_reason)), (1, "length"))
+        for length, max_tokens, count in ((510, 1, 1), (510, 10, 2), (511, 1, 1), (511, 10, 1)):
+            with self.subTest(length=length, max_tokens=max_tokens):
+                answer = self.both(api.generation([5] * length, max_tokens=max_tokens, ignore_eos=True))
+                self.assertEqual((len(ids(answer)), api.pb_finish(answer.choices[0].finish_reason)), (count, "length"))
+                self.assertEqual(answer.usage.completion_tokens, count)
 
 
 class StrictTemplate(ServiceTest):
@@ -164,6 +173,10 @@ class StartToken(unittest.TestCase):
                 self.assertEqual(client.tokenize("a"), start + text)
                 answer = client.generate(api.generation("a", max_tokens=1))
                 self.assertEqual(list(answer.prompt_token_ids), start + text)
+                # SM-11: the start token makes no prompt of an empty text.
+                with self.assertRaises(api.Failure) as caught:
+                    client.generate(api.generation("", max_tokens=1))
+                self.assertEqual([path for path, _ in caught.exception.fields], ["generation.prompt"])
                 # Ids are taken as they are: who sends them has decided.
                 self.assertEqual(client.tokenize(text), text)
                 self.assertEqual(client.tokenize(chat_turns="a"),
