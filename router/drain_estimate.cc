@@ -8,17 +8,18 @@ namespace {
 
 constexpr double kFadeSeconds = 10;  // to 1/e
 constexpr uint64_t kFewestSamples = 4;
+constexpr double kFewestSeconds = 0.25;  // of waiting, after fading
 constexpr Duration kForgetAfter = std::chrono::seconds(60);
 
 }  // namespace
 
 void DrainEstimate::Pass(Time now) {
-  if (waiting_) {
-    const double passed = ToSeconds(now - updated_);
-    const double fade = std::exp(-passed / kFadeSeconds);
-    tokens_ *= fade;
-    seconds_ = seconds_ * fade + passed;
-  }
+  // All time fades: where somebody waits only now and then, a stall would be remembered for hours.
+  const double passed = ToSeconds(now - updated_);
+  const double fade = std::exp(-passed / kFadeSeconds);
+  tokens_ *= fade;
+  seconds_ *= fade;
+  if (waiting_) seconds_ += passed;
   updated_ = now;
 }
 
@@ -42,7 +43,7 @@ std::optional<double> DrainEstimate::TokensPerSecond(Time now) const {
   }
   DrainEstimate at_now = *this;
   at_now.Pass(now);
-  if (at_now.tokens_ <= 0 || at_now.seconds_ <= 0) return std::nullopt;
+  if (at_now.tokens_ <= 0 || at_now.seconds_ < kFewestSeconds) return std::nullopt;
   return at_now.tokens_ / at_now.seconds_;
 }
 

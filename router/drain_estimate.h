@@ -25,7 +25,7 @@ class DrainEstimate {
  private:
   void Pass(Time now);
 
-  double tokens_ = 0;  // both fade with the time in which somebody waited
+  double tokens_ = 0;  // both fade
   double seconds_ = 0;
   uint64_t samples_ = 0;
   bool waiting_ = false;

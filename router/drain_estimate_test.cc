@@ -49,6 +49,19 @@ TEST_F(DrainEstimateTest, ItFollowsAChangeAndAStall) {
   EXPECT_LT(Rate(), 450);
 }
 
+TEST_F(DrainEstimateTest, AStallIsForgottenWhereSomebodyWaitsOnlyNowAndThen) {
+  drain_.SetWaiting(now_, true);
+  Serve(5, seconds(2), 50);
+  EXPECT_NEAR(Rate(), 25, 5);
+  for (int i = 0; i < 600; ++i) {
+    drain_.SetWaiting(now_, false);
+    Serve(1, milliseconds(99), 50);
+    drain_.SetWaiting(now_, true);
+    now_ += milliseconds(1);
+  }
+  EXPECT_EQ(Rate(), -1);  // so that what workers report is taken
+}
+
 TEST_F(DrainEstimateTest, WhatWasMeasuredLongAgoIsForgotten) {
   drain_.SetWaiting(now_, true);
   Serve(20, milliseconds(100), 50);
