@@ -260,6 +260,8 @@ class Proxy:
                     self._read(connection, flow)
                 if events & selectors.EVENT_WRITE and flow.sink is sock and flow.chunks:
                     self._write(connection, flow)
+                if connection not in self._connections:
+                    return  # that write was the last before a cut
         except OSError:
             if not connection.dead:
                 return self._cut(connection)

@@ -151,6 +151,33 @@ class ProxyTest(unittest.TestCase):
         wait_for(lambda: self.echo.ends == ["reset"])
         self.echoes(self.connect())
 
+    def test_a_cut_while_bytes_come_the_other_way_stops_that_connection_alone(self):
+        for _ in range(20):
+            client = self.connect()
+            sender = threading.Thread(target=self.send_without_end, args=(client,), daemon=True)
+            sender.start()
+            self.proxy.cut_after(1_000_000, "up")
+            self.read_to_the_end(client)
+            sender.join()
+        self.echoes(self.connect())
+
+    @staticmethod
+    def read_to_the_end(client):
+        """Whichever thread looks first is told of a reset."""
+        try:
+            while client.recv(65536):
+                pass
+        except OSError:
+            pass
+
+    @staticmethod
+    def send_without_end(client):
+        try:
+            while True:
+                client.sendall(bytes(65536))
+        except OSError:
+            pass
+
     def test_reset_reaches_both_ends(self):
         client = self.connect()
         self.echoes(client)
