@@ -59,6 +59,7 @@ ReceiveConnection::ReceiveConnection(ReceiveTable& table, std::function<void()> 
     : shared_(table.shared_), wake_(std::move(wake)), end_cause_(worker::v1::CAUSE_PEER_LOST) {
   MutexLock lock(shared_->mutex);
   shared_->connections.insert(this);
+  number_ = ++shared_->last_connection;
 }
 
 ReceiveConnection::~ReceiveConnection() {
@@ -118,6 +119,9 @@ absl::Status ReceiveConnection::OnHello(const HelloFrame& hello) {
   // ever come.
   for (ReceiveConnection* other : shared_->connections) {
     if (!other->greeted_ || other->source() != hello.source_epoch) continue;
+    if (other->number_ > number_) {
+      return absl::FailedPreconditionError("a newer connection of this source is here");
+    }
     other->ended_ = true;
     other->wake_();
   }

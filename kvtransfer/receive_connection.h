@@ -38,7 +38,8 @@ class Landing {
   std::shared_ptr<InboundTransfer> transfer_;
 };
 
-// Used by one thread, but for the outbox and `ended`, which the core's thread fills.
+// Used by one thread, but for the outbox and `ended`, which the core's thread fills. Of connections
+// of one source the one that was made last counts.
 class ReceiveConnection {
  public:
   enum class Verdict { kIntact, kDamaged, kGivenUp };
@@ -84,6 +85,7 @@ class ReceiveConnection {
 
   const std::shared_ptr<ReceiveShared> shared_;
   const std::function<void()> wake_;
+  uint64_t number_ = 0;  // in the order in which they were made
   bool greeted_ = false;
   HelloFrame hello_;
   Cause end_cause_;

@@ -68,6 +68,7 @@ struct ReceiveShared : std::enable_shared_from_this<ReceiveShared> {
   std::deque<std::pair<Time, AttemptId>> dropped BATON_GUARDED_BY(mutex);
   std::set<Epoch> sources BATON_GUARDED_BY(mutex);
   std::set<ReceiveConnection*> connections BATON_GUARDED_BY(mutex);
+  uint64_t last_connection BATON_GUARDED_BY(mutex) = 0;
   uint64_t landed_bytes BATON_GUARDED_BY(mutex) = 0;
 };
 

@@ -20,9 +20,9 @@ class SocketSink {
   SocketSink(UniqueFd socket, ReceiveTable& table, std::unique_ptr<FrameReader> reader,
              Wakeup& listener)
       : socket_(std::move(socket)),
-        table_(table),
         reader_(std::move(reader)),
         listener_(listener),
+        connection_(std::make_unique<ReceiveConnection>(table, [this] { wakeup_.Signal(); })),
         thread_([this] { Run(); }) {}
 
   ~SocketSink() {
@@ -35,10 +35,8 @@ class SocketSink {
 
  private:
   void Run() {
-    {
-      ReceiveConnection connection(table_, [this] { wakeup_.Signal(); });
-      connection.End(Serve(connection));
-    }
+    connection_->End(Serve(*connection_));
+    connection_.reset();
     // The source sees the end when nothing is written into the blocks any more.
     shutdown(socket_.get(), SHUT_RDWR);
     done_ = true;
@@ -77,13 +75,14 @@ class SocketSink {
   }
 
   const UniqueFd socket_;
-  ReceiveTable& table_;
   const std::unique_ptr<FrameReader> reader_;
   Wakeup& listener_;
   Wakeup wakeup_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> done_{false};
   std::string outbox_;
+  // Made by the thread that accepts, in the order of the connections; the own thread's afterwards.
+  std::unique_ptr<ReceiveConnection> connection_;
 
   std::thread thread_;
 };
