@@ -72,5 +72,16 @@ TEST_F(RouterCoreTest, HeartbeatsComeAsOftenAsTheLeaseOfTheWorkerNeeds) {
   EXPECT_GE(worker.heartbeats, 9);
 }
 
+TEST_F(RouterCoreTest, AWorkerWithAnAbsurdLeaseDoesNotKeepTheRouterBusy) {
+  FakeWorker::Options options;
+  options.name = "d";
+  options.lease_ms = 1;
+  FakeWorker& worker = AddWorker(options);
+  Start();
+  Run(seconds(1));
+  EXPECT_GE(worker.heartbeats, 50);
+  EXPECT_LE(worker.heartbeats, 101);
+}
+
 }  // namespace
 }  // namespace baton::router

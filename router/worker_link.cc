@@ -1,6 +1,7 @@
 #include "router/worker_link.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "proto/mapping/ids.h"
@@ -9,6 +10,12 @@ namespace baton::router {
 
 using worker::v1::SessionRequest;
 using worker::v1::WorkerEvent;
+
+namespace {
+
+constexpr Duration kLeastHeartbeat = std::chrono::milliseconds(10);
+
+}  // namespace
 
 WorkerLink::WorkerLink(size_t index, const CoreOptions& options, std::string address,
                        std::unique_ptr<WorkerClient> client, Executor& executor, Observer& observer,
@@ -162,9 +169,11 @@ absl::Status WorkerLink::TakeHello(const worker::v1::WorkerHello& hello) {
   backoff_ = options_.reconnect_min;
   failure_logged_ = false;
   reported_prefill_tokens_ = 0;
-  // A worker with a short lease must hear from us more often.
+  // A worker with a short lease must hear from us more often, but one that names no sensible lease
+  // must not keep us busy.
   if (hello.lease_ms() > 0) {
-    heartbeat_ = std::min<Duration>(heartbeat_, std::chrono::milliseconds(hello.lease_ms()) / 4);
+    const Duration quarter = std::chrono::milliseconds(hello.lease_ms()) / 4;
+    heartbeat_ = std::min(heartbeat_, std::max(quarter, kLeastHeartbeat));
   }
   beat_timer_ = executor_.PostAfter(heartbeat_, [this] { Beat(); });
   log_.Info("worker ready", {{"address", address_},
