@@ -28,12 +28,7 @@ class Placer {
  public:
   Placer(std::span<const WorkerView* const> workers, const PlacementRequest& request,
          const PlacementOptions& options)
-      : workers_(workers),
-        request_(request),
-        options_(options),
-        typical_prefill_rate_(Typical(&WorkerView::prefill_tokens_per_second, kAssumedPrefillRate)),
-        typical_step_seconds_(Typical(&WorkerView::decode_step_seconds, kAssumedStepSeconds)),
-        typical_transfer_rate_(Typical(&WorkerView::transfer_bytes_per_second, 0)) {}
+      : workers_(workers), request_(request), options_(options) {}
 
   Placement Run() {
     for (const WorkerView* worker : workers_) NoteSize(*worker);
@@ -96,22 +91,30 @@ class Placer {
     return *middle;
   }
 
+  // What a worker has measured, else what is typical: looked for once, and only when it is missing.
+  double Measured(const WorkerView& worker, double WorkerView::*measured, double otherwise,
+                  std::optional<double>& typical) const {
+    if (worker.*measured > 0) return worker.*measured;
+    if (!typical.has_value()) typical = Typical(measured, otherwise);
+    return *typical;
+  }
+
   double PrefillSeconds(const WorkerView& worker) const {
-    const double rate = worker.prefill_tokens_per_second > 0 ? worker.prefill_tokens_per_second
-                                                             : typical_prefill_rate_;
+    const double rate = Measured(worker, &WorkerView::prefill_tokens_per_second,
+                                 kAssumedPrefillRate, typical_prefill_rate_);
     return static_cast<double>(worker.queued_prefill_tokens + request_.prompt_tokens) / rate;
   }
 
   double TransferSeconds(const WorkerView& source) const {
-    const double rate = source.transfer_bytes_per_second > 0 ? source.transfer_bytes_per_second
-                                                             : typical_transfer_rate_;
+    const double rate =
+        Measured(source, &WorkerView::transfer_bytes_per_second, 0, typical_transfer_rate_);
     if (rate <= 0) return 0;
     return options_.kv_bytes_per_token * static_cast<double>(request_.prompt_tokens) / rate;
   }
 
   double DecodeSeconds(const WorkerView& worker) const {
-    const double step =
-        worker.decode_step_seconds > 0 ? worker.decode_step_seconds : typical_step_seconds_;
+    const double step = Measured(worker, &WorkerView::decode_step_seconds, kAssumedStepSeconds,
+                                 typical_step_seconds_);
     const uint32_t company = std::max(worker.running, worker.choices);
     return step * (request_.n + company) + (HasRoom(worker) ? 0 : kNoRoomSeconds);
   }
@@ -202,9 +205,9 @@ class Placer {
   const std::span<const WorkerView* const> workers_;
   const PlacementRequest& request_;
   const PlacementOptions& options_;
-  const double typical_prefill_rate_;
-  const double typical_step_seconds_;
-  const double typical_transfer_rate_;
+  mutable std::optional<double> typical_prefill_rate_;
+  mutable std::optional<double> typical_step_seconds_;
+  mutable std::optional<double> typical_transfer_rate_;
   uint64_t largest_pool_ = 0;
   uint64_t needed_blocks_ = 0;
 };
