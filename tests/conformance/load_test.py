@@ -192,9 +192,11 @@ class SlowModel(ServiceTest):
                 client.close()
 
     def test_a_quiet_client_that_is_there_is_not_taken_for_gone(self):
-        call = self.client.start(api.generation([7] * 1500, max_tokens=50, ignore_eos=True), timeout_s=120)
+        # Nothing is written to a unary call before its end.
+        call = self.client.start(api.generation([7] * 100, **LONG), timeout_s=120)
         time.sleep(KEEPALIVE_S)
-        self.assertEqual(len(ids(call.result(timeout_s=120))), 50)
+        self.assertFalse(call.done(), "it ended, or the machine is too fast for LONG")
+        self.assertEqual(len(ids(call.result(timeout_s=120))), LONG["max_tokens"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Faults on the links between prefill and decode worker, and of either in the middle of a transfer."""
+import contextlib
 import random
 import signal
 import time
@@ -68,6 +69,13 @@ class Links(FaultTest):
             for link in late:
                 link.resume()
 
+    @contextlib.contextmanager
+    def in_mid_transfer(self, count):
+        """Leaves when so many bytes have passed to the decode worker since it was entered."""
+        target = self.data.passed["up"] + count
+        yield
+        wait_for(lambda: self.data.passed["up"] >= target, what="a part of the transfer")
+
     def test_a_late_write_never_lands_in_blocks_that_were_given_to_another_pd02(self):
         """Both prompts need more than half of the decode worker's blocks."""
         seconds = rounds(0.5, 1)
@@ -75,9 +83,9 @@ class Links(FaultTest):
             first, second = asked(400, salt=2 * round_number), asked(400, salt=2 * round_number + 1)
             expected = self.cluster.gold(second)
             self.data.throttle(int(110_000 / seconds))
-            stream = self.cluster.direct.stream(first)
-            wait_for(lambda: self.cluster.held("decode-0") > 20, what="the first has its blocks")
-            time.sleep(seconds / 3)
+            with self.in_mid_transfer(35_000):
+                stream = self.cluster.direct.stream(first)
+            self.assertGreater(self.cluster.held("decode-0"), 20)
             stream.cancel()
             answer = self.cluster.direct.generate(second)
             self.assertEqual(list(answer.choices[0].token_ids), expected[0], f"round {round_number}")
@@ -170,9 +178,8 @@ class Links(FaultTest):
     def test_cancelling_all_in_the_middle_of_slow_transfers_frees_the_pool_pd09(self):
         for _ in range(rounds(2, 5)):
             self.data.throttle(50_000)
-            streams = [self.cluster.direct.stream(asked(300, salt=i)) for i in range(rounds(30, 300))]
-            wait_for(lambda: self.cluster.held("decode-0") > 0, what="a transfer")
-            time.sleep(0.3)
+            with self.in_mid_transfer(15_000):
+                streams = [self.cluster.direct.stream(asked(300, salt=i)) for i in range(rounds(30, 300))]
             for stream in streams:
                 stream.cancel()
             began = time.monotonic()
