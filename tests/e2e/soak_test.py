@@ -89,13 +89,10 @@ def process_state(pid):
             "descriptors": len(os.listdir(f"/proc/{pid}/fd"))}
 
 
-class Watch:
-    """Samples every process of a cluster once a second."""
+class Background:
+    """_run in a thread of its own while the context lasts; `stopped` says when to leave it."""
 
-    def __init__(self, cluster):
-        self.pids = {entry["name"]: entry["pid"] for entry in cluster.info["workers"] + cluster.info["routers"]}
-        self.samples = []  # (seconds, {name: process_state})
-        self.began = time.monotonic()
+    def __init__(self):
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
@@ -106,6 +103,19 @@ class Watch:
     def __exit__(self, *_):
         self.stopped.set()
         self.thread.join()
+
+    def _run(self):
+        raise NotImplementedError
+
+
+class Watch(Background):
+    """Samples every process of a cluster once a second."""
+
+    def __init__(self, cluster):
+        super().__init__()
+        self.pids = {entry["name"]: entry["pid"] for entry in cluster.info["workers"] + cluster.info["routers"]}
+        self.samples = []  # (seconds, {name: process_state})
+        self.began = time.monotonic()
 
     def now(self):
         return {name: process_state(pid) for name, pid in self.pids.items()}
@@ -120,22 +130,13 @@ class Watch:
         return {name: statistics.median(state[name]["rss_kib"] for state in chosen) for name in self.pids}
 
 
-class Killer:
+class Killer(Background):
     """Clients that go away without a word: started and killed, all the time."""
 
     def __init__(self, cluster):
+        super().__init__()
         self.cluster = cluster
         self.killed = 0
-        self.stopped = threading.Event()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stopped.set()
-        self.thread.join()
 
     def _run(self):
         numbers = random.Random(SEED)
