@@ -126,24 +126,35 @@ PieceHeader Reader::Header() {
   return header;
 }
 
-uint32_t MaxBody(FrameType type) {
+constexpr uint32_t kAttemptBytes = 28;
+
+struct BodyRange {
+  uint32_t least = 1;
+  uint32_t most = 0;  // below `least`: there is no such type
+};
+
+// One size where there is one: a reader would wait for the rest of a frame whose damaged length
+// has grown, and a source for a reply until its lease.
+BodyRange BodyOf(FrameType type) {
   switch (type) {
     case FrameType::kHello:
     case FrameType::kOpen:
-    case FrameType::kClose:
-    case FrameType::kCommitReply:
     case FrameType::kCredit:
-      return 64;
+      return {36, 36};
+    case FrameType::kClose:
+      return {kAttemptBytes, kAttemptBytes};
+    case FrameType::kCommitReply:
+      return {kAttemptBytes + 4, kAttemptBytes + 4};
     case FrameType::kPiece:
-      return kPieceHeaderBytes + kMaxPieceBytes;
+      return {kPieceHeaderBytes, kPieceHeaderBytes + kMaxPieceBytes};
     case FrameType::kCommit:
-      return kMaxBodyBytes;
+      return {kAttemptBytes, kMaxBodyBytes};
     case FrameType::kShmArena:
-      return uint32_t{1} << 20;
+      return {0, uint32_t{1} << 20};
     case FrameType::kPieceRef:
-      return kPieceHeaderBytes + 16 + 4 * kMaxBlocksPerFrame;
+      return {kPieceHeaderBytes, kPieceHeaderBytes + 16 + 4 * kMaxBlocksPerFrame};
   }
-  return 0;
+  return {};
 }
 
 }  // namespace
@@ -232,10 +243,9 @@ absl::StatusOr<Prelude> DecodePrelude(std::string_view bytes) {
   if (reader.U32() != kFrameMagic) return absl::InvalidArgumentError("not a frame: wrong magic");
   const auto type = static_cast<FrameType>(reader.U32());
   const uint32_t body_bytes = reader.U32();
-  const uint32_t limit = MaxBody(type);
-  if (limit == 0) return absl::InvalidArgumentError("unknown frame type");
-  const uint32_t least = type == FrameType::kPiece ? uint32_t{kPieceHeaderBytes} : 0;
-  if (body_bytes > limit || body_bytes < least) {
+  const BodyRange range = BodyOf(type);
+  if (range.most < range.least) return absl::InvalidArgumentError("unknown frame type");
+  if (body_bytes > range.most || body_bytes < range.least) {
     return absl::InvalidArgumentError("frame length out of range");
   }
   return Prelude{type, body_bytes};

@@ -139,6 +139,20 @@ TEST(FrameBuffer, RefusesWhatIsNoFrame) {
   EXPECT_FALSE(buffer.Next(/*max_body=*/16).ok());
 }
 
+// Who waits for a reply must not wait for the rest of a damaged one.
+TEST(FrameBuffer, OneWrongBitInAFrameOfOneSizeIsNoticedAtOnce) {
+  for (const char* const name : {"hello", "open", "close", "commit_reply", "credit"}) {
+    const std::string frame = FramesOfTheDoc().at(name);
+    for (size_t bit = 0; bit < 8 * frame.size(); ++bit) {
+      std::string broken = frame;
+      broken[bit / 8] = static_cast<char>(broken[bit / 8] ^ (1 << (bit % 8)));
+      FrameBuffer buffer;
+      buffer.Append(broken);
+      EXPECT_FALSE(buffer.Next().ok()) << name << " bit " << bit;
+    }
+  }
+}
+
 TEST(Frames, BodiesOfTheWrongSizeAreRefused) {
   const std::map<std::string, std::function<bool(std::string_view)>> decoders = {
       {"hello", [](std::string_view b) { return DecodeHello(b).ok(); }},
