@@ -2,7 +2,6 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -21,20 +20,6 @@
 namespace baton::kvtransfer {
 namespace {
 
-constexpr int kSocketFlags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-
-using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
-
-absl::StatusOr<AddressList> Resolve(const std::string& host, const std::string& port, int flags) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags;
-  addrinfo* list = nullptr;
-  const int error = getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &list);
-  if (error != 0) return absl::InvalidArgumentError("not an address: " + host);
-  return AddressList(list, &freeaddrinfo);
-}
-
 struct UnixAddress {
   sockaddr_un address{};
   socklen_t length = 0;
@@ -52,14 +37,6 @@ absl::StatusOr<UnixAddress> Abstract(std::string_view name) {
 }
 
 }  // namespace
-
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-absl::Status SocketError(std::string_view what) {
-  return absl::UnavailableError(std::string(what) + ": " + std::strerror(errno));
-}
 
 Wakeup::Wakeup() : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) { BATON_CHECK(fd_.valid()); }
 
@@ -89,8 +66,9 @@ Ready WaitReady(int socket, bool write, Wakeup& wakeup, Duration timeout) {
 }
 
 absl::StatusOr<UniqueFd> ListenTcp(const std::string& host, uint16_t port) {
-  BATON_ASSIGN_OR_RETURN(const AddressList list, Resolve(host, std::to_string(port), AI_PASSIVE));
-  UniqueFd fd(socket(list->ai_family, kSocketFlags, 0));
+  BATON_ASSIGN_OR_RETURN(const AddressList list,
+                         ResolveTcp(host, std::to_string(port), AI_PASSIVE));
+  UniqueFd fd(socket(list->ai_family, kTcpSocketFlags, 0));
   if (!fd.valid()) return SocketError("socket");
   const int on = 1;
   setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -111,32 +89,13 @@ absl::StatusOr<uint16_t> PortOf(int socket) {
 }
 
 absl::StatusOr<std::string> NumericHost(const std::string& host) {
-  BATON_ASSIGN_OR_RETURN(const AddressList list, Resolve(host, "", 0));
+  BATON_ASSIGN_OR_RETURN(const AddressList list, ResolveTcp(host, "", 0));
   char text[NI_MAXHOST];
   if (getnameinfo(list->ai_addr, list->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST) !=
       0) {
     return absl::InvalidArgumentError("not an address: " + host);
   }
   return list->ai_family == AF_INET6 ? "[" + std::string(text) + "]" : std::string(text);
-}
-
-absl::StatusOr<UniqueFd> StartConnectTcp(std::string_view host_port) {
-  const size_t colon = host_port.rfind(':');
-  if (colon == std::string_view::npos) return absl::InvalidArgumentError("no port");
-  std::string host(host_port.substr(0, colon));
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  if (host.empty()) return absl::InvalidArgumentError("no host");
-  BATON_ASSIGN_OR_RETURN(
-      const AddressList list,
-      Resolve(host, std::string(host_port.substr(colon + 1)), AI_NUMERICHOST | AI_NUMERICSERV));
-  UniqueFd fd(socket(list->ai_family, kSocketFlags, 0));
-  if (!fd.valid()) return SocketError("socket");
-  if (connect(fd.get(), list->ai_addr, list->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    return SocketError("connect");
-  }
-  return fd;
 }
 
 absl::Status ConnectResult(int socket) {
@@ -147,25 +106,9 @@ absl::Status ConnectResult(int socket) {
   return error == 0 ? absl::OkStatus() : SocketError("connect");
 }
 
-absl::Status SetTcpOptions(int socket) {
-  const struct {
-    int level, name, value;
-  } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
-                 {SOL_SOCKET, SO_KEEPALIVE, 1},
-                 {IPPROTO_TCP, TCP_KEEPIDLE, 5},
-                 {IPPROTO_TCP, TCP_KEEPINTVL, 1},
-                 {IPPROTO_TCP, TCP_KEEPCNT, 5}};
-  for (const auto& option : options) {
-    if (setsockopt(socket, option.level, option.name, &option.value, sizeof option.value) != 0) {
-      return SocketError("setsockopt");
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<UniqueFd> ListenUnix(std::string_view name) {
   BATON_ASSIGN_OR_RETURN(const UnixAddress to, Abstract(name));
-  UniqueFd fd(socket(AF_UNIX, kSocketFlags, 0));
+  UniqueFd fd(socket(AF_UNIX, kTcpSocketFlags, 0));
   if (!fd.valid()) return SocketError("socket");
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&to.address), to.length) != 0) {
     return SocketError("bind");
@@ -176,7 +119,7 @@ absl::StatusOr<UniqueFd> ListenUnix(std::string_view name) {
 
 absl::StatusOr<UniqueFd> ConnectUnix(std::string_view name) {
   BATON_ASSIGN_OR_RETURN(const UnixAddress to, Abstract(name));
-  UniqueFd fd(socket(AF_UNIX, kSocketFlags, 0));
+  UniqueFd fd(socket(AF_UNIX, kTcpSocketFlags, 0));
   if (!fd.valid()) return SocketError("socket");
   if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&to.address), to.length) != 0) {
     return SocketError("connect");

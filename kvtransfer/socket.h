@@ -6,34 +6,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/tcp.h"
 #include "common/time.h"
 
 namespace baton::kvtransfer {
-
-// Owns a file descriptor.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~UniqueFd();
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
-
-// The error text of errno; no addresses in it.
-absl::Status SocketError(std::string_view what);
 
 // Wakes a thread that waits in WaitReady.
 class Wakeup {
@@ -65,13 +44,8 @@ absl::StatusOr<UniqueFd> ListenTcp(const std::string& host, uint16_t port);
 absl::StatusOr<uint16_t> PortOf(int socket);
 // The first numeric address of `host`; resolves names, so not on a core's thread.
 absl::StatusOr<std::string> NumericHost(const std::string& host);
-// Begins to connect to "HOST:PORT", HOST numeric (IPv6 in brackets).
-absl::StatusOr<UniqueFd> StartConnectTcp(std::string_view host_port);
 // After a socket that was connecting got ready.
 absl::Status ConnectResult(int socket);
-// No delay; and an idle connection ends after ten seconds without an answer from the peer's kernel:
-// a host that vanished sends no FIN.
-absl::Status SetTcpOptions(int socket);
 
 // Abstract names: they exist only as long as somebody listens.
 absl::StatusOr<UniqueFd> ListenUnix(std::string_view name);

@@ -2,8 +2,6 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
 #include <utility>
@@ -11,6 +9,7 @@
 #include "baton/worker/v1/worker.grpc.pb.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/grpc_stream.h"
+#include "common/rpc/own_channel.h"
 
 namespace baton::router {
 namespace {
@@ -20,12 +19,7 @@ constexpr int kMaxMessageBytes = 16 << 20;
 std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  // The link opens sessions by its own backoff; the channel must not wait longer than that.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return rpc::OwnChannel(address, arguments);
 }
 
 class GrpcWorkerClient : public WorkerClient {

@@ -1,12 +1,12 @@
 #include "worker/grpc_sink_dialer.h"
 
 #include <grpcpp/channel.h>
-#include <grpcpp/create_channel.h>
 
 #include <utility>
 
 #include "baton/transfer/v1/transfer.grpc.pb.h"
 #include "common/rpc/grpc_stream.h"
+#include "common/rpc/own_channel.h"
 
 namespace baton::worker {
 namespace {
@@ -20,9 +20,7 @@ constexpr int kMaxMessageBytes = 16 << 20;
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return rpc::OwnChannel(address, arguments);
 }
 
 }  // namespace

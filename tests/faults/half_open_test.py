@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Connections that die without a word, and black holes that hold longer than a lease: each ends by the clock of
 whoever holds something for it, and the next request finds its way."""
+import signal
 import time
 
 from fault_cluster import FaultTest, api, limit, rounds, wait_for
@@ -77,6 +78,23 @@ class HalfOpen(FaultTest):
             self.assertEqual(self.gold_or(("UNAVAILABLE",), stream, request), "UNAVAILABLE")
             self.served_split()
             wait_for(lambda: self.cluster.data["decode-0"].half_open() == 0, what="both ends give it up")
+        self.quiet(5)
+        self.alive()
+
+    def test_a_worker_that_stands_still_costs_nobody_a_connection(self):
+        self.served_split()
+        before = {process.name: process.usage()[1] for process in self.cluster.processes()}
+        for name in ("decode-0", "prefill-0"):
+            for _ in range(rounds(2, 8)):
+                self.cluster.workers[name].signal(signal.SIGSTOP)
+                time.sleep(4.5)  # everybody gives it up, tries again and again
+                self.cluster.workers[name].signal(signal.SIGCONT)
+                self.served_split()
+
+        def more():
+            return {process.name: process.usage()[1] - before[process.name] for process in self.cluster.processes()
+                    if process.usage()[1] > before[process.name] + 1}
+        wait_for(lambda: not more(), limit(5), "descriptors are back: " + str(before))
         self.quiet(5)
         self.alive()
 
