@@ -107,6 +107,7 @@ class Health(FaultTest):
         health = subprocess.Popen(
             [sys.executable, os.path.join(HERE, "poll_health.py"), cluster.routers["router-0"].info["listen"]],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        health.stdout.readline()
         with api.Client(cluster.routers["router-0"].info["listen"]) as client:
             for megabytes, code in ((15, "INVALID_ARGUMENT"), (20, "RESOURCE_EXHAUSTED")):
                 began = time.monotonic()
@@ -147,6 +148,7 @@ class Health(FaultTest):
             self.assertIsNone(router.process.poll())
         worker.wait_until_ready()
         cluster.pids["decode-0"] = worker.pid
+        wait_for(lambda: cluster.gold_client.health() == "SERVING", what="the other router has it again")
         self.quiet(5)
         self.alive()
 
