@@ -1,5 +1,6 @@
-// IEEE binary16 in plain integer arithmetic, with the bits that hardware conversion gives (round to
-// nearest even, NaN kept quiet) except that a float beyond the range saturates at +-65504.
+// Numbers of 16 bits as floats. IEEE binary16 in plain integer arithmetic, with the bits that
+// hardware conversion gives (round to nearest even, NaN kept quiet) except that a float beyond the
+// range saturates at +-65504.
 #ifndef BATON_KERNELS_HALF_H_
 #define BATON_KERNELS_HALF_H_
 
@@ -38,6 +39,11 @@ inline Half FloatToHalf(float value) {
   // Subnormal: adding 0.5 leaves rest * 2^24, rounded to even, in the low bits.
   const float shifted = std::bit_cast<float>(rest) + 0.5f;
   return sign | static_cast<Half>(std::bit_cast<uint32_t>(shifted) - 0x3f000000u);
+}
+
+// bfloat16 is the upper half of a float.
+inline float BFloat16ToFloat(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
 }  // namespace baton::kernels

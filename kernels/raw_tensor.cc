@@ -9,10 +9,22 @@
 namespace baton::kernels {
 namespace {
 
-float HalfAt(const std::byte* p) {
+uint16_t BitsAt(const std::byte* p) {
   uint16_t bits;
   std::memcpy(&bits, p, sizeof bits);
-  return HalfToFloat(bits);
+  return bits;
+}
+
+float HalfAt(const std::byte* p) { return HalfToFloat(BitsAt(p)); }
+
+// {half d, 16 bytes}: value = d * (nibble - 8); low nibbles are values 0..15.
+void DequantizeQ4_0(const std::byte* block, float* out) {
+  const float d = HalfAt(block);
+  for (int i = 0; i < 16; ++i) {
+    const auto byte = std::to_integer<int>(block[2 + i]);
+    out[i] = d * static_cast<float>((byte & 15) - 8);
+    out[i + 16] = d * static_cast<float>((byte >> 4) - 8);
+  }
 }
 
 // {half d, half m, 16 bytes}: value = d * nibble + m; low nibbles are values 0..15.
@@ -42,6 +54,11 @@ void DequantizeBlock(TensorType type, const std::byte* block, float* out) {
     case TensorType::kF16:
       *out = HalfAt(block);
       return;
+    case TensorType::kBF16:
+      *out = BFloat16ToFloat(BitsAt(block));
+      return;
+    case TensorType::kQ4_0:
+      return DequantizeQ4_0(block, out);
     case TensorType::kQ4_1:
       return DequantizeQ4_1(block, out);
     case TensorType::kQ8_0:
@@ -57,6 +74,10 @@ std::optional<TensorTypeInfo> InfoOf(TensorType type) {
       return TensorTypeInfo{"F32", 1, 4};
     case TensorType::kF16:
       return TensorTypeInfo{"F16", 1, 2};
+    case TensorType::kBF16:
+      return TensorTypeInfo{"BF16", 1, 2};
+    case TensorType::kQ4_0:
+      return TensorTypeInfo{"Q4_0", 32, 18};
     case TensorType::kQ4_1:
       return TensorTypeInfo{"Q4_1", 32, 20};
     case TensorType::kQ8_0:

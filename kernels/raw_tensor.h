@@ -14,8 +14,10 @@ namespace baton::kernels {
 enum class TensorType : uint32_t {
   kF32 = 0,
   kF16 = 1,
+  kQ4_0 = 2,
   kQ4_1 = 3,
   kQ8_0 = 8,
+  kBF16 = 30,
 };
 
 struct TensorTypeInfo {

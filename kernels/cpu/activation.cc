@@ -15,6 +15,7 @@ QuantizeRows<Q> Target(QuantizedStore<Q>& store, uint32_t row, uint32_t first_bl
   const size_t at = size_t{row} * blocks + first_block;
   target.scale = store.scale.get() + at;
   if (!store.scaled_sum.empty()) target.scaled_sum = store.scaled_sum.get() + at;
+  if (!store.centre.empty()) target.centre = store.centre.get() + at;
   return target;
 }
 
@@ -27,6 +28,7 @@ QuantizedRows<Q> View(const QuantizedStore<Q>& store, uint32_t row, uint32_t blo
   view.q = store.q.get() + row * view.q_stride;
   view.scale = store.scale.get() + at;
   if (!store.scaled_sum.empty()) view.scaled_sum = store.scaled_sum.get() + at;
+  if (!store.centre.empty()) view.centre = store.centre.get() + at;
   return view;
 }
 
@@ -49,6 +51,7 @@ void CpuActivation::SetForms(Forms forms) {
     store.q = AlignedArray<int8_t>(values);
     store.scale = AlignedArray<float>(scales);
     store.scaled_sum = AlignedArray<float>(scales);
+    store.centre = AlignedArray<int32_t>(scales);
   };
   if ((forms & kInt8) != 0 && int8_.q.empty()) take_int8(int8_);
   if ((forms & kResidual) != 0 && residual_.q.empty()) take_int8(residual_);

@@ -42,7 +42,8 @@ template <typename Q>
 struct QuantizedStore {
   AlignedArray<Q> q;
   AlignedArray<float> scale;
-  AlignedArray<float> scaled_sum;  // int8 only
+  AlignedArray<float> scaled_sum;  // this and `centre`: int8 only
+  AlignedArray<int32_t> centre;
 };
 
 // Memory for a form is taken when the form is first wanted.

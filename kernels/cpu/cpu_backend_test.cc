@@ -80,7 +80,8 @@ class Fixture {
 
 // sum |w| * (half a quantisation step of its activation block) plus float accumulation.
 double LinearTolerance(TensorType type, const float* w, const std::vector<double>& x) {
-  const double steps = type == TensorType::kQ4_1 ? 127 : type == TensorType::kQ8_0 ? 32767 : 1e30;
+  const bool nibbles = type == TensorType::kQ4_0 || type == TensorType::kQ4_1;
+  const double steps = nibbles ? 127 : type == TensorType::kQ8_0 ? 32767 : 1e30;
   double tolerance = 1e-30;
   for (size_t b = 0; b < x.size(); b += 32) {
     double largest = 0;

@@ -46,6 +46,7 @@ struct Inputs {
   std::vector<int8_t> q8 = std::vector<int8_t>(x.size(), 77);
   std::vector<int16_t> q16 = std::vector<int16_t>(x.size(), 7777);
   std::vector<float> scale = std::vector<float>(x.size() / kBlock, 0.1f);
+  std::vector<int32_t> centre = std::vector<int32_t>(x.size() / kBlock, -8 * 32 * 77);
   std::vector<std::byte> panel = std::vector<std::byte>(kInputs * kPanel * 4 + 8192);
   std::vector<float> out = std::vector<float>(size_t{kMaxRows} * kPanel);
 };
@@ -56,7 +57,7 @@ std::function<void()> Quantized(void (*kernel)(const QuantizedPanel<Q>&), Inputs
   QuantizedPanel<Q> args;
   args.panel = reinterpret_cast<const uint8_t*>(in.panel.data());
   args.blocks = kBlocks;
-  args.in = {q.data(), kInputs, in.scale.data(), in.scale.data(), kBlocks};
+  args.in = {q.data(), kInputs, in.scale.data(), in.scale.data(), in.centre.data(), kBlocks};
   args.rows = rows;
   args.out = in.out.data();
   args.out_stride = kPanel;
@@ -95,7 +96,7 @@ void PrintStreamed(const Tier& tier, Inputs& in) {
   for (uint32_t rows : {1u, 2u, 3u, 4u, 8u, 16u, 32u, 64u}) {
     QuantizedPanel<int8_t> args;
     args.blocks = kBlocks;
-    args.in = {in.q8.data(), kInputs, in.scale.data(), in.scale.data(), kBlocks};
+    args.in = {in.q8.data(), kInputs, in.scale.data(), in.scale.data(), nullptr, kBlocks};
     args.rows = rows;
     args.out = in.out.data();
     args.out_stride = kPanel;
@@ -118,16 +119,21 @@ void PrintStreamed(const Tier& tier, Inputs& in) {
 void Run(const Tier& tier) {
   Inputs in;
   const auto* half = reinterpret_cast<const uint16_t*>(in.panel.data());
+  const auto* bfloat16 = reinterpret_cast<const BFloat16*>(in.panel.data());
   const auto* single = reinterpret_cast<const float*>(in.panel.data());
   std::printf(
       "%s, GMAC/s\nrows          1      2      3      4      5      6      7      8     64\n",
       tier.name);
+  Print("Q4_0", [&](uint32_t rows) { return Quantized(tier.linear_q4_0, in, in.q8, rows); });
   Print("Q4_1", [&](uint32_t rows) { return Quantized(tier.linear_q4_1, in, in.q8, rows); });
   Print("Q8_0", [&](uint32_t rows) { return Quantized(tier.linear_q8_0, in, in.q16, rows); });
   Print("F16", [&](uint32_t rows) { return Dense(tier.dense_half, in, &half, rows); });
+  Print("BF16", [&](uint32_t rows) { return Dense(tier.dense_bfloat16, in, &bfloat16, rows); });
   Print("F32", [&](uint32_t rows) { return Dense(tier.dense_float, in, &single, rows); });
-  QuantizeRows<int8_t> quantize{in.x.data(), kInputs,         kMaxRows, kBlocks, in.q8.data(),
-                                kInputs,     in.scale.data(), nullptr,  kBlocks};
+  std::vector<float> sums(in.scale.size());
+  QuantizeRows<int8_t> quantize{in.x.data(),      kInputs, kMaxRows,        kBlocks,
+                                in.q8.data(),     kInputs, in.scale.data(), sums.data(),
+                                in.centre.data(), kBlocks};
   double seconds = SecondsPerCall([&] { tier.quantize_int8(quantize); });
   std::printf("quantize int8 %.3f ns per value\n", seconds * 1e9 / (kMaxRows * kInputs));
   seconds = SecondsPerCall(

@@ -70,12 +70,16 @@ void PanelTimes(const Tier& tier, const WeightPart& part, uint32_t panel, const 
       return DensePanelTimes(tier.dense_float, data, in, rows, target);
     case TensorType::kF16:
       return DensePanelTimes(tier.dense_half, data, in, rows, target);
-    case TensorType::kQ4_1:
-      QuantizedPanelTimes(tier.linear_q4_1, data, in.int8_rows(rows.first), in.blocks(), rows.count,
-                          target);
+    case TensorType::kBF16:
+      return DensePanelTimes(tier.dense_bfloat16, data, in, rows, target);
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1: {
+      const auto kernel = part.type == TensorType::kQ4_0 ? tier.linear_q4_0 : tier.linear_q4_1;
+      QuantizedPanelTimes(kernel, data, in.int8_rows(rows.first), in.blocks(), rows.count, target);
       if (!part.fine_input) return;
-      return QuantizedPanelTimes(tier.linear_q4_1, data, in.residual_rows(rows.first), in.blocks(),
+      return QuantizedPanelTimes(kernel, data, in.residual_rows(rows.first), in.blocks(),
                                  rows.count, {target.out, target.stride, true});
+    }
     case TensorType::kQ8_0:
       return QuantizedPanelTimes(tier.linear_q8_0, data, in.int16_rows(rows.first), in.blocks(),
                                  rows.count, target);

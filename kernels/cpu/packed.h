@@ -10,10 +10,20 @@
 
 namespace baton::kernels::cpu {
 
-// 32 inputs of one panel. Byte j of group g of an output: low nibble = input 4 g + j, high nibble =
-// input 4 g + j + 16; weight = scale * nibble + min.
+// The nibbles of 32 inputs of one panel. Byte j of group g of an output: low nibble = input
+// 4 g + j, high nibble = input 4 g + j + 16.
+using PanelNibbles = uint8_t[4][kPanel][4];
+
+// weight = scale * (nibble - 8).
+struct PanelQ4_0 {
+  PanelNibbles nibbles;
+  uint16_t scale[kPanel];
+};
+static_assert(sizeof(PanelQ4_0) == 288);
+
+// weight = scale * nibble + min.
 struct PanelQ4_1 {
-  uint8_t nibbles[4][kPanel][4];
+  PanelNibbles nibbles;
   uint16_t scale[kPanel];
   uint16_t min[kPanel];
 };
@@ -26,7 +36,7 @@ struct PanelQ8_0 {
 };
 static_assert(sizeof(PanelQ8_0) == 544);
 
-// F16 and F32: [input][16].
+// F16, BF16 and F32: [input][16].
 
 }  // namespace baton::kernels::cpu
 

@@ -2,6 +2,7 @@
 #ifndef BATON_KERNELS_CPU_TESTING_H_
 #define BATON_KERNELS_CPU_TESTING_H_
 
+#include <bit>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -48,6 +49,9 @@ inline OwnedTensor RandomTensor(std::mt19937_64& random, TensorType type, uint32
     const Half min = FloatToHalf(-8 * value);
     if (type == TensorType::kF32) {
       std::memcpy(block, &value, 4);
+    } else if (type == TensorType::kBF16) {
+      const auto bits = static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+      std::memcpy(block, &bits, 2);
     } else {
       std::memcpy(block, &half, 2);
     }
@@ -56,8 +60,8 @@ inline OwnedTensor RandomTensor(std::mt19937_64& random, TensorType type, uint32
   return tensor;
 }
 
-inline constexpr TensorType kAllTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_1,
-                                           TensorType::kQ8_0};
+inline constexpr TensorType kAllTypes[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBF16,
+                                           TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0};
 
 }  // namespace baton::kernels::cpu
 

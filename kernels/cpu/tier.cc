@@ -9,9 +9,11 @@ namespace baton::kernels::cpu {
 
 const Tier& ScalarTier() {
   static constexpr Tier kTier = {.name = "scalar",
+                                 .linear_q4_0 = ScalarLinearQ4_0,
                                  .linear_q4_1 = ScalarLinearQ4_1,
                                  .linear_q8_0 = ScalarLinearQ8_0,
                                  .dense_half = ScalarDenseHalf,
+                                 .dense_bfloat16 = ScalarDenseBFloat16,
                                  .dense_float = ScalarDenseFloat,
                                  .quantize_int8 = ScalarQuantizeInt8,
                                  .quantize_int16 = ScalarQuantizeInt16,
@@ -24,9 +26,11 @@ const Tier& ScalarTier() {
 
 const Tier& Avx2Tier() {
   static constexpr Tier kTier = {.name = "avx2",
+                                 .linear_q4_0 = Avx2LinearQ4_0,
                                  .linear_q4_1 = Avx2LinearQ4_1,
                                  .linear_q8_0 = Avx2LinearQ8_0,
                                  .dense_half = Avx2DenseHalf,
+                                 .dense_bfloat16 = Avx2DenseBFloat16,
                                  .dense_float = Avx2DenseFloat,
                                  .quantize_int8 = Avx2QuantizeInt8,
                                  .quantize_int16 = Avx2QuantizeInt16,

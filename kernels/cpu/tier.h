@@ -14,15 +14,19 @@ inline constexpr uint32_t kPanel = 16;     // outputs of one packed panel
 inline constexpr uint32_t kBlock = 32;     // inputs that share a scale
 inline constexpr uint32_t kSegment = 256;  // keys of one softmax segment
 
+// bfloat16 bits; a type of its own, so that no kernel takes them for halves.
+enum class BFloat16 : uint16_t {};
+
 // Activations quantised to int8 or int16 in blocks of 32: row r, block b has values
-// q[r * q_stride + 32 b ...], scale[r * scale_stride + b], and scaled_sum = scale * sum of q
-// (int8 only).
+// q[r * q_stride + 32 b ...], scale[r * scale_stride + b], and for int8 scaled_sum = scale * sum
+// of q, and centre = -8 * sum of q: added to a dot product with nibbles it makes them -8..7.
 template <typename Q>
 struct QuantizedRows {
   const Q* q = nullptr;
   size_t q_stride = 0;
   const float* scale = nullptr;
   const float* scaled_sum = nullptr;
+  const int32_t* centre = nullptr;
   size_t scale_stride = 0;
 };
 
@@ -72,7 +76,8 @@ struct QuantizeRows {
   Q* q = nullptr;
   size_t q_stride = 0;
   float* scale = nullptr;
-  float* scaled_sum = nullptr;
+  float* scaled_sum = nullptr;  // this and `centre` are written where they are not nullptr
+  int32_t* centre = nullptr;
   size_t scale_stride = 0;
 };
 
@@ -86,9 +91,11 @@ struct SoftmaxState {
 struct Tier {
   const char* name;
 
+  void (*linear_q4_0)(const QuantizedPanel<int8_t>&);
   void (*linear_q4_1)(const QuantizedPanel<int8_t>&);
   void (*linear_q8_0)(const QuantizedPanel<int16_t>&);
   void (*dense_half)(const DensePanel<uint16_t>&);
+  void (*dense_bfloat16)(const DensePanel<BFloat16>&);
   void (*dense_float)(const DensePanel<float>&);
 
   void (*quantize_int8)(const QuantizeRows<int8_t>&);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -36,6 +37,7 @@ struct Quantized {
   std::vector<Q> q;
   std::vector<float> scale;
   std::vector<float> scaled_sum;
+  std::vector<int32_t> centre;
   uint32_t rows = 0;
   uint32_t blocks = 0;
 
@@ -43,15 +45,31 @@ struct Quantized {
       : q(size_t{row_count} * block_count * kBlock),
         scale(size_t{row_count} * block_count),
         scaled_sum(size_t{row_count} * block_count),
+        centre(size_t{row_count} * block_count),
         rows(row_count),
         blocks(block_count) {}
 
   QuantizedRows<Q> View() const {
-    return {q.data(), size_t{blocks} * kBlock, scale.data(), scaled_sum.data(), blocks};
+    return {q.data(),          size_t{blocks} * kBlock, scale.data(),
+            scaled_sum.data(), centre.data(),           blocks};
   }
   QuantizeRows<Q> Target(const std::vector<float>& x) {
-    return {x.data(),     size_t{blocks} * kBlock, rows,  blocks, q.data(), size_t{blocks} * kBlock,
-            scale.data(), scaled_sum.data(),       blocks};
+    QuantizeRows<Q> target;
+    target.x = x.data();
+    target.x_stride = target.q_stride = size_t{blocks} * kBlock;
+    target.rows = rows;
+    target.blocks = target.scale_stride = blocks;
+    target.q = q.data();
+    target.scale = scale.data();
+    target.scaled_sum = scaled_sum.data();
+    target.centre = centre.data();
+    return target;
+  }
+  // Every activation is `value`, of scale 1.
+  void Fill(Q value) {
+    std::fill(q.begin(), q.end(), value);
+    std::fill(scale.begin(), scale.end(), 1.0f);
+    std::fill(centre.begin(), centre.end(), -8 * 32 * value);
   }
 };
 
@@ -71,6 +89,54 @@ std::vector<float> RunPanel(void (*kernel)(const QuantizedPanel<Q>&), const void
   return out;
 }
 
+void FillNibbles(std::mt19937_64& random, PanelNibbles& nibbles) {
+  for (auto& group : nibbles) {
+    for (auto& lane : group) {
+      for (uint8_t& byte : lane) byte = static_cast<uint8_t>(random());
+    }
+  }
+}
+
+TEST_F(TierTest, LinearQ4_0OnRandomPanelsOfAnyHeight) {
+  for (uint32_t round = 0; round < 60; ++round) {
+    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 19),
+                         static_cast<uint32_t>(1 + Below(48)));
+    const auto x = RandomFloats(random_, in.q.size());
+    scalar_.quantize_int8(in.Target(x));
+    std::vector<PanelQ4_0> panel(in.blocks + 16);
+    for (PanelQ4_0& block : panel) {
+      FillNibbles(random_, block.nibbles);
+      for (uint16_t& d : block.scale)
+        d = FloatToHalf(0.01f * static_cast<float>(Below(100)) - 0.5f);
+    }
+    const bool add = round % 2 == 0;
+    EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q4_0, panel.data(), in, add),
+                          RunPanel(avx2_.linear_q4_0, panel.data(), in, add)))
+        << "rows " << in.rows << " blocks " << in.blocks;
+  }
+}
+
+// The extremes that 16-bit accumulators must hold: all nibbles 15 or 0, all activations +-127.
+TEST_F(TierTest, LinearQ4_0DoesNotSaturate) {
+  for (int nibble : {15, 0}) {
+    for (int activation : {127, -127}) {
+      Quantized<int8_t> in(5, 3);
+      in.Fill(static_cast<int8_t>(activation));
+      std::vector<PanelQ4_0> panel(20);
+      for (PanelQ4_0& block : panel) {
+        std::memset(block.nibbles, nibble * 0x11, sizeof block.nibbles);
+        for (uint16_t& d : block.scale) d = FloatToHalf(1);
+      }
+      const auto expected = static_cast<float>(3 * 32 * (nibble - 8) * activation);
+      for (const Tier* tier : {&scalar_, &avx2_}) {
+        for (float value : RunPanel(tier->linear_q4_0, panel.data(), in)) {
+          EXPECT_EQ(value, expected);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(TierTest, LinearQ4_1OnRandomPanelsOfAnyHeight) {
   for (uint32_t round = 0; round < 60; ++round) {
     Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 19),
@@ -79,11 +145,7 @@ TEST_F(TierTest, LinearQ4_1OnRandomPanelsOfAnyHeight) {
     scalar_.quantize_int8(in.Target(x));
     std::vector<PanelQ4_1> panel(in.blocks + 16);
     for (PanelQ4_1& block : panel) {
-      for (auto& group : block.nibbles) {
-        for (auto& lane : group) {
-          for (uint8_t& byte : lane) byte = static_cast<uint8_t>(random_());
-        }
-      }
+      FillNibbles(random_, block.nibbles);
       for (uint16_t& d : block.scale) d = FloatToHalf(0.01f * static_cast<float>(Below(100)));
       for (uint16_t& m : block.min) m = FloatToHalf(-0.1f * static_cast<float>(Below(100)));
     }
@@ -98,8 +160,7 @@ TEST_F(TierTest, LinearQ4_1OnRandomPanelsOfAnyHeight) {
 TEST_F(TierTest, LinearQ4_1DoesNotSaturate) {
   for (int sign : {1, -1}) {
     Quantized<int8_t> in(5, 3);
-    std::fill(in.q.begin(), in.q.end(), static_cast<int8_t>(127 * sign));
-    std::fill(in.scale.begin(), in.scale.end(), 1.0f);
+    in.Fill(static_cast<int8_t>(127 * sign));
     std::vector<PanelQ4_1> panel(20);
     std::memset(panel.data(), 0xff, panel.size() * sizeof panel[0]);
     for (PanelQ4_1& block : panel) {
@@ -136,8 +197,7 @@ TEST_F(TierTest, LinearQ8_0OnRandomPanelsOfAnyHeight) {
 
 TEST_F(TierTest, LinearQ8_0DoesNotOverflow) {
   Quantized<int16_t> in(3, 2);
-  std::fill(in.q.begin(), in.q.end(), int16_t{-32767});
-  std::fill(in.scale.begin(), in.scale.end(), 1.0f);
+  in.Fill(int16_t{-32767});
   std::vector<PanelQ8_0> panel(20);
   std::memset(panel.data(), 0x80, panel.size() * sizeof panel[0]);
   for (PanelQ8_0& block : panel) {
@@ -183,9 +243,14 @@ void CompareDense(void (*scalar)(const DensePanel<B>&), void (*other)(const Dens
 TEST_F(TierTest, DensePanelsOfAnyShape) {
   const auto floats = RandomFloats(random_, 5000);
   std::vector<uint16_t> halves;
-  for (float value : floats) halves.push_back(FloatToHalf(value));
+  std::vector<BFloat16> bfloats;
+  for (float value : floats) {
+    halves.push_back(FloatToHalf(value));
+    bfloats.push_back(static_cast<BFloat16>(std::bit_cast<uint32_t>(value) >> 16));
+  }
   CompareDense(scalar_.dense_float, avx2_.dense_float, random_, floats);
   CompareDense(scalar_.dense_half, avx2_.dense_half, random_, halves);
+  CompareDense(scalar_.dense_bfloat16, avx2_.dense_bfloat16, random_, bfloats);
 }
 
 template <typename Q>
@@ -199,6 +264,7 @@ void CompareQuantize(void (*scalar)(const QuantizeRows<Q>&), void (*other)(const
   EXPECT_TRUE(SameBytes(expected.q, actual.q));
   EXPECT_TRUE(SameBytes(expected.scale, actual.scale));
   EXPECT_TRUE(SameBytes(expected.scaled_sum, actual.scaled_sum));
+  EXPECT_TRUE(SameBytes(expected.centre, actual.centre));
 }
 
 TEST_F(TierTest, QuantizationOfOrdinaryTinyHugeAndZeroRows) {

@@ -43,7 +43,10 @@ size_t PanelBytes(TensorType type, uint32_t inputs) {
     case TensorType::kF32:
       return size_t{inputs} * kPanel * sizeof(float);
     case TensorType::kF16:
+    case TensorType::kBF16:
       return size_t{inputs} * kPanel * sizeof(Half);
+    case TensorType::kQ4_0:
+      return inputs / kBlock * sizeof(PanelQ4_0);
     case TensorType::kQ4_1:
       return inputs / kBlock * sizeof(PanelQ4_1);
     case TensorType::kQ8_0:
@@ -53,6 +56,14 @@ size_t PanelBytes(TensorType type, uint32_t inputs) {
 }
 
 // Each writes output `lane` of a panel from the bytes of one row.
+void PackQ4_0(const std::byte* row, uint32_t inputs, uint32_t lane, std::byte* panel) {
+  auto* blocks = reinterpret_cast<PanelQ4_0*>(panel);
+  for (uint32_t b = 0; b < inputs / kBlock; ++b, row += 18) {
+    std::memcpy(&blocks[b].scale[lane], row, 2);
+    for (uint32_t g = 0; g < 4; ++g) std::memcpy(blocks[b].nibbles[g][lane], row + 2 + 4 * g, 4);
+  }
+}
+
 void PackQ4_1(const std::byte* row, uint32_t inputs, uint32_t lane, std::byte* panel) {
   auto* blocks = reinterpret_cast<PanelQ4_1*>(panel);
   for (uint32_t b = 0; b < inputs / kBlock; ++b, row += 20) {
@@ -85,7 +96,10 @@ void PackRow(TensorType type, const std::byte* row, uint32_t inputs, uint32_t la
     case TensorType::kF32:
       return PackDense<4>(row, inputs, lane, panel);
     case TensorType::kF16:
+    case TensorType::kBF16:
       return PackDense<2>(row, inputs, lane, panel);
+    case TensorType::kQ4_0:
+      return PackQ4_0(row, inputs, lane, panel);
     case TensorType::kQ4_1:
       return PackQ4_1(row, inputs, lane, panel);
     case TensorType::kQ8_0:
@@ -114,13 +128,27 @@ absl::StatusOr<WeightPart> PackPart(const RawTensor& tensor, uint32_t first_outp
   return part;
 }
 
+// Input `i` of a block, of output `lane`.
+int NibbleAt(const PanelNibbles& nibbles, uint32_t lane, uint32_t i) {
+  const uint32_t j = i % 16;
+  const int byte = nibbles[j / 4][lane][j % 4];
+  return i < 16 ? byte & 15 : byte >> 4;
+}
+
+void ReadQ4_0(const std::byte* panel, uint32_t inputs, uint32_t lane, float* out) {
+  const auto* blocks = reinterpret_cast<const PanelQ4_0*>(panel);
+  for (uint32_t i = 0; i < inputs; ++i) {
+    const PanelQ4_0& block = blocks[i / kBlock];
+    const int nibble = NibbleAt(block.nibbles, lane, i % kBlock);
+    out[i] = HalfToFloat(block.scale[lane]) * static_cast<float>(nibble - 8);
+  }
+}
+
 void ReadQ4_1(const std::byte* panel, uint32_t inputs, uint32_t lane, float* out) {
   const auto* blocks = reinterpret_cast<const PanelQ4_1*>(panel);
   for (uint32_t i = 0; i < inputs; ++i) {
     const PanelQ4_1& block = blocks[i / kBlock];
-    const uint32_t j = i % 16;
-    const uint32_t byte = block.nibbles[j / 4][lane][j % 4];
-    const uint32_t nibble = i % kBlock < 16 ? byte & 15 : byte >> 4;
+    const int nibble = NibbleAt(block.nibbles, lane, i % kBlock);
     out[i] =
         HalfToFloat(block.scale[lane]) * static_cast<float>(nibble) + HalfToFloat(block.min[lane]);
   }
@@ -140,6 +168,11 @@ void ReadF16(const std::byte* panel, uint32_t inputs, uint32_t lane, float* out)
   for (uint32_t i = 0; i < inputs; ++i) out[i] = HalfToFloat(values[size_t{i} * kPanel + lane]);
 }
 
+void ReadBF16(const std::byte* panel, uint32_t inputs, uint32_t lane, float* out) {
+  const auto* values = reinterpret_cast<const uint16_t*>(panel);
+  for (uint32_t i = 0; i < inputs; ++i) out[i] = BFloat16ToFloat(values[size_t{i} * kPanel + lane]);
+}
+
 void ReadF32(const std::byte* panel, uint32_t inputs, uint32_t lane, float* out) {
   const auto* values = reinterpret_cast<const float*>(panel);
   for (uint32_t i = 0; i < inputs; ++i) out[i] = values[size_t{i} * kPanel + lane];
@@ -147,11 +180,13 @@ void ReadF32(const std::byte* panel, uint32_t inputs, uint32_t lane, float* out)
 
 Form FormOf(TensorType type) {
   switch (type) {
+    case TensorType::kQ4_0:
     case TensorType::kQ4_1:
       return kInt8;
     case TensorType::kQ8_0:
       return kInt16;
     case TensorType::kF16:
+    case TensorType::kBF16:
     case TensorType::kF32:
       break;
   }
@@ -185,7 +220,7 @@ absl::StatusOr<std::unique_ptr<CpuWeight>> CpuWeight::Pack(std::span<const RawTe
   uint32_t first_output = 0;
   for (const RawTensor& tensor : tensors) {
     BATON_ASSIGN_OR_RETURN(WeightPart part, PackPart(tensor, first_output, memory, pool));
-    part.fine_input = order == PartOrder::kQueryKeyValue && part.type == TensorType::kQ4_1;
+    part.fine_input = order == PartOrder::kQueryKeyValue && FormOf(part.type) == kInt8;
     weight->parts_.push_back(part);
     if (!gate_up) first_output += part.rows;
   }
@@ -211,6 +246,10 @@ void CpuWeight::ReadRow(uint32_t output, float* out) const {
       return ReadF32(panel, inputs(), lane, out);
     case TensorType::kF16:
       return ReadF16(panel, inputs(), lane, out);
+    case TensorType::kBF16:
+      return ReadBF16(panel, inputs(), lane, out);
+    case TensorType::kQ4_0:
+      return ReadQ4_0(panel, inputs(), lane, out);
     case TensorType::kQ4_1:
       return ReadQ4_1(panel, inputs(), lane, out);
     case TensorType::kQ8_0:

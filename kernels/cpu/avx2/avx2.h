@@ -6,9 +6,11 @@
 
 namespace baton::kernels::cpu {
 
+void Avx2LinearQ4_0(const QuantizedPanel<int8_t>& args);
 void Avx2LinearQ4_1(const QuantizedPanel<int8_t>& args);
 void Avx2LinearQ8_0(const QuantizedPanel<int16_t>& args);
 void Avx2DenseHalf(const DensePanel<uint16_t>& args);
+void Avx2DenseBFloat16(const DensePanel<BFloat16>& args);
 void Avx2DenseFloat(const DensePanel<float>& args);
 void Avx2QuantizeInt8(const QuantizeRows<int8_t>& args);
 void Avx2QuantizeInt16(const QuantizeRows<int16_t>& args);

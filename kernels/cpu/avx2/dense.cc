@@ -7,6 +7,9 @@ namespace baton::kernels::cpu {
 namespace {
 
 BATON_INLINE float ToFloat(uint16_t half) { return _cvtsh_ss(half); }
+BATON_INLINE float ToFloat(BFloat16 value) {
+  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(value) << 16)));
+}
 BATON_INLINE float ToFloat(float value) { return value; }
 
 BATON_INLINE float Fma(float a, float b, float c) {
@@ -73,6 +76,7 @@ BATON_INLINE void Run(const DensePanel<B>& args) {
 }  // namespace
 
 void Avx2DenseHalf(const DensePanel<uint16_t>& args) { Run(args); }
+void Avx2DenseBFloat16(const DensePanel<BFloat16>& args) { Run(args); }
 void Avx2DenseFloat(const DensePanel<float>& args) { Run(args); }
 
 }  // namespace baton::kernels::cpu

@@ -1,14 +1,13 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/avx2/avx2.h"
+#include "kernels/cpu/avx2/nibbles.h"
 #include "kernels/cpu/avx2/tiles.h"
 #include "kernels/cpu/packed.h"
 
 namespace baton::kernels::cpu {
 namespace {
 
-// Weights stay unsigned and activations signed, so one maddubs multiplies a nibble pair exactly,
-// and eight of them fit in int16: 8 * 2 * 15 * 127 = 30480. A block widens once.
 struct Q4_1 {
   template <int kRows, bool kStreams>
   static BATON_INLINE void Tile(const QuantizedPanel<int8_t>& args, uint32_t first_row) {
@@ -20,13 +19,13 @@ struct Q4_1 {
     UNROLL for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < args.blocks; ++b) {
       __m256i dot[kRows][2];
-      if constexpr (kStreams) Prefetch(&panel[b]);
-      BlockDots<kRows>(panel[b], q + b * kBlock, args.in.q_stride, dot);
+      if constexpr (kStreams) PrefetchPanel(&panel[b]);
+      NibbleDots<kRows>(panel[b].nibbles, q + b * kBlock, args.in.q_stride, dot);
       UNROLL for (int h = 0; h < 2; ++h) {
         const __m256 d = LoadHalf8(panel[b].scale + 8 * h);
         const __m256 m = LoadHalf8(panel[b].min + 8 * h);
         UNROLL for (int r = 0; r < kRows; ++r) {
-          const __m256i wide = _mm256_madd_epi16(dot[r][h], _mm256_set1_epi16(1));
+          const __m256i wide = SumOfPairs(dot[r][h]);
           const size_t at = r * args.in.scale_stride + b;
           const __m256 factor = _mm256_mul_ps(d, _mm256_broadcast_ss(scale + at));
           sum[r][h] = _mm256_fmadd_ps(factor, _mm256_cvtepi32_ps(wide), sum[r][h]);
@@ -42,31 +41,6 @@ struct Q4_1 {
                                         uint32_t tiles) {
     const size_t bytes = args.blocks * sizeof(PanelQ4_1);
     PrefetchShare(args.panel + bytes, bytes, tile, tiles);
-  }
-
-  template <int kRows>
-  static BATON_INLINE void BlockDots(const PanelQ4_1& block, const int8_t* q, size_t q_stride,
-                                     __m256i (&dot)[kRows][2]) {
-    const __m256i low_bits = _mm256_set1_epi8(15);
-    UNROLL for (int r = 0; r < kRows; ++r) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
-    UNROLL for (int g = 0; g < 4; ++g) {
-      UNROLL for (int h = 0; h < 2; ++h) {
-        const __m256i bytes = LoadInts(block.nibbles[g][8 * h]);
-        const __m256i low = _mm256_and_si256(bytes, low_bits);
-        const __m256i high = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), low_bits);
-        UNROLL for (int r = 0; r < kRows; ++r) {
-          const int8_t* x = q + r * q_stride + 4 * g;
-          Accumulate16(dot[r][h], _mm256_maddubs_epi16(low, Broadcast4(x)));
-          Accumulate16(dot[r][h], _mm256_maddubs_epi16(high, Broadcast4(x + 16)));
-        }
-      }
-    }
-  }
-
-  // Few rows are bound by memory: ask for what lies 3 KB ahead.
-  static BATON_INLINE void Prefetch(const PanelQ4_1* block) {
-    const char* ahead = reinterpret_cast<const char*>(block) + 3072;
-    UNROLL for (int line = 0; line < 320; line += 64) _mm_prefetch(ahead + line, _MM_HINT_T0);
   }
 };
 

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/cpu/tier.h"
+
 #define BATON_INLINE inline __attribute__((always_inline))
 
 // A loop over accumulators that is not unrolled keeps them in memory.
@@ -30,6 +32,9 @@ BATON_INLINE __m128i LoadInts16(const void* p) {
 
 BATON_INLINE __m256 LoadHalf8(const uint16_t* p) { return _mm256_cvtph_ps(LoadInts16(p)); }
 BATON_INLINE __m256 Load8(const uint16_t* p) { return LoadHalf8(p); }
+BATON_INLINE __m256 Load8(const BFloat16* p) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(LoadInts16(p)), 16));
+}
 BATON_INLINE __m256 Load8(const float* p) { return _mm256_loadu_ps(p); }
 
 // The four bytes at p in every lane.

@@ -7,6 +7,7 @@ namespace baton::kernels::cpu {
 namespace {
 
 float ToFloat(uint16_t half) { return HalfToFloat(half); }
+float ToFloat(BFloat16 value) { return BFloat16ToFloat(static_cast<uint16_t>(value)); }
 float ToFloat(float value) { return value; }
 
 template <typename B>
@@ -33,6 +34,7 @@ void Dense(const DensePanel<B>& args) {
 }  // namespace
 
 void ScalarDenseHalf(const DensePanel<uint16_t>& args) { Dense(args); }
+void ScalarDenseBFloat16(const DensePanel<BFloat16>& args) { Dense(args); }
 void ScalarDenseFloat(const DensePanel<float>& args) { Dense(args); }
 
 }  // namespace baton::kernels::cpu

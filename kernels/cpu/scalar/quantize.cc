@@ -50,6 +50,7 @@ void Quantize(const QuantizeRows<Q>& args) {
       if (args.scaled_sum != nullptr) {
         args.scaled_sum[r * args.scale_stride + b] = scale * static_cast<float>(sum);
       }
+      if (args.centre != nullptr) args.centre[r * args.scale_stride + b] = -8 * sum;
     }
   }
 }

@@ -6,9 +6,11 @@
 
 namespace baton::kernels::cpu {
 
+void ScalarLinearQ4_0(const QuantizedPanel<int8_t>& args);
 void ScalarLinearQ4_1(const QuantizedPanel<int8_t>& args);
 void ScalarLinearQ8_0(const QuantizedPanel<int16_t>& args);
 void ScalarDenseHalf(const DensePanel<uint16_t>& args);
+void ScalarDenseBFloat16(const DensePanel<BFloat16>& args);
 void ScalarDenseFloat(const DensePanel<float>& args);
 void ScalarQuantizeInt8(const QuantizeRows<int8_t>& args);
 void ScalarQuantizeInt16(const QuantizeRows<int16_t>& args);

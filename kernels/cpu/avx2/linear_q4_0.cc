@@ -1,0 +1,50 @@
+#include <immintrin.h>
+
+#include "kernels/cpu/avx2/avx2.h"
+#include "kernels/cpu/avx2/nibbles.h"
+#include "kernels/cpu/avx2/tiles.h"
+#include "kernels/cpu/packed.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+// Nibbles are multiplied unsigned, as 8 more than their weight; `centre` takes that away.
+struct Q4_0 {
+  template <int kRows, bool kStreams>
+  static BATON_INLINE void Tile(const QuantizedPanel<int8_t>& args, uint32_t first_row) {
+    const auto* panel = reinterpret_cast<const PanelQ4_0*>(args.panel);
+    const int8_t* q = args.in.q + first_row * args.in.q_stride;
+    const float* scale = args.in.scale + first_row * args.in.scale_stride;
+    const int32_t* centre = args.in.centre + first_row * args.in.scale_stride;
+    __m256 sum[kRows][2];
+    UNROLL for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
+    for (uint32_t b = 0; b < args.blocks; ++b) {
+      __m256i dot[kRows][2];
+      if constexpr (kStreams) PrefetchPanel(&panel[b]);
+      NibbleDots<kRows>(panel[b].nibbles, q + b * kBlock, args.in.q_stride, dot);
+      UNROLL for (int h = 0; h < 2; ++h) {
+        const __m256 d = LoadHalf8(panel[b].scale + 8 * h);
+        UNROLL for (int r = 0; r < kRows; ++r) {
+          const size_t at = r * args.in.scale_stride + b;
+          const __m256i wide = _mm256_add_epi32(SumOfPairs(dot[r][h]), Broadcast4(centre + at));
+          const __m256 factor = _mm256_mul_ps(d, _mm256_broadcast_ss(scale + at));
+          sum[r][h] = _mm256_fmadd_ps(factor, _mm256_cvtepi32_ps(wide), sum[r][h]);
+        }
+      }
+    }
+    float* out = args.out + first_row * args.out_stride;
+    StoreRows<kRows>(out, args.out_stride, sum, args.add);
+  }
+
+  static BATON_INLINE void PrefetchNext(const QuantizedPanel<int8_t>& args, uint32_t tile,
+                                        uint32_t tiles) {
+    const size_t bytes = args.blocks * sizeof(PanelQ4_0);
+    PrefetchShare(args.panel + bytes, bytes, tile, tiles);
+  }
+};
+
+}  // namespace
+
+void Avx2LinearQ4_0(const QuantizedPanel<int8_t>& args) { ForTiles<Q4_0, 4>(args); }
+
+}  // namespace baton::kernels::cpu
