@@ -3,14 +3,16 @@
 // packed weights are opaque. A backend promises that a row's result depends only on that row's
 // tokens: not on the other rows of the batch, the chunking of its prompt, or the thread count.
 //
-// One llama layer, x being the residual stream:
-//   Norm(x, attn_gain, eps, w_qkv, h);  Linear(w_qkv, h, qkv);
-//   RopeAppend(rope, heads, layer, batch, kv, qkv);
-//   Attention(heads, layer, batch, kv, qkv, w_o, h_attn);  LinearAdd(w_o, h_attn, x);
-//   Norm(x, ffn_gain, eps, w_gate_up, h);  GatedLinear(w_gate_up, h, w_down, h_ffn);
-//   LinearAdd(w_down, h_ffn, x);
-// The logits of selected rows: Gather(x, rows, y); Norm(y, out_gain, eps, head, h);
-// Linear(head, h, logits); Sample(...).
+// One llama layer, x being the residual stream and h its norm. Five operations, each one pass of
+// the backend's threads; what stands in brackets is done to results that are still in cache:
+//   QkvLinear(w_qkv, h, rope, call, qkv);               [rotation, KV append]
+//   Attention(call, qkv, w_o, h_attn);                  [form that w_o reads]
+//   LinearAddNorm(w_o, h_attn, x, ffn_norm, h);         [residual, norm, form that gate/up reads]
+//   GatedLinear(w_gate_up, h, w_down, h_ffn);           [silu(gate) * up, form that w_down reads]
+//   LinearAddNorm(w_down, h_ffn, x, next_attn_norm, h); [residual, norm of the next layer]
+// Before the first layer: Embed(table, tokens, x); Norm(x, attn_norm, h). The last one ends with
+// LinearAdd(w_down, h_ffn, x). The logits of selected rows: Gather(x, rows, y);
+// Norm(y, out_norm, h); Linear(head, h, logits); Sample(...).
 #ifndef BATON_KERNELS_BACKEND_H_
 #define BATON_KERNELS_BACKEND_H_
 
@@ -106,6 +108,21 @@ struct Batch {
   std::vector<SequenceRows> sequences;
 };
 
+// What operations on KV blocks are told: one layer of one batch. Refers to the caller's objects.
+struct LayerCall {
+  const HeadShape& heads;
+  uint32_t layer;
+  const Batch& batch;
+  const kv::KvView& kv;
+};
+
+// out = x / sqrt(mean(x^2) + eps) * gain, row by row, in the form that `consumer` reads.
+struct NormCall {
+  const PackedWeight& gain;
+  float eps;
+  const PackedWeight& consumer;
+};
+
 struct SampleRow {
   uint32_t row = 0;  // of the logits
   sampling::TokenRequest request{};
@@ -150,27 +167,27 @@ class Backend {
   // x[i] = row tokens[i] of the table. Ids are within the vocabulary.
   virtual void Embed(const PackedWeight& table, std::span<const TokenId> tokens, Activation& x) = 0;
 
-  // out = x / sqrt(mean(x^2) + eps) * gain, row by row, in the form that `consumer` reads.
-  virtual void Norm(const Activation& x, const PackedWeight& gain, float eps,
-                    const PackedWeight& consumer, Activation& out) = 0;
+  virtual void Norm(const Activation& x, const NormCall& norm, Activation& out) = 0;
 
   // out = w * in; `in` was made for `w`, or for a consumer of the same tensor type and inputs().
   virtual void Linear(const PackedWeight& w, const Activation& in, Activation& out) = 0;
   // x += w * in.
   virtual void LinearAdd(const PackedWeight& w, const Activation& in, Activation& x) = 0;
+  // LinearAdd(w, in, x), then Norm(x, norm, out).
+  virtual void LinearAddNorm(const PackedWeight& w, const Activation& in, Activation& x,
+                             const NormCall& norm, Activation& out) = 0;
   // out = silu(gate * in) * (up * in), in the form that `consumer` reads; w is kGateUp.
   virtual void GatedLinear(const PackedWeight& w, const Activation& in,
                            const PackedWeight& consumer, Activation& out) = 0;
 
-  // qkv [rows, qkv_cols()]: q heads, then k heads, then v heads. Rotates q in place and k on its
-  // way into the blocks; stores k and v of every row at its position.
-  virtual void RopeAppend(const RopeTable& rope, const HeadShape& shape, uint32_t layer,
-                          const Batch& batch, const kv::KvView& kv, Activation& qkv) = 0;
+  // qkv [rows, qkv_cols()] = w * in: q heads, then k heads, then v heads. q comes out rotated; k,
+  // rotated, and v of every row are stored in the blocks at the row's position.
+  virtual void QkvLinear(const PackedWeight& w, const Activation& in, const RopeTable& rope,
+                         const LayerCall& call, Activation& qkv) = 0;
   // out [rows, heads * head_dim], in the form that `consumer` reads: every row attends to the
   // positions up to its own (and within its group's window) as they lie in the blocks, with scale
   // 1 / sqrt(head_dim).
-  virtual void Attention(const HeadShape& shape, uint32_t layer, const Batch& batch,
-                         const kv::KvView& kv, const Activation& qkv, const PackedWeight& consumer,
+  virtual void Attention(const LayerCall& call, const Activation& qkv, const PackedWeight& consumer,
                          Activation& out) = 0;
 
   // out[i] = x[rows[i]].

@@ -27,34 +27,42 @@ void Transformer::Forward(std::span<const TokenId> tokens, const kernels::Batch&
                           const kv::KvView& kv, const LayerStored& layer_stored) {
   BATON_CHECK(tokens.size() == batch.rows && batch.rows >= 1 && batch.rows <= limits_.max_rows);
   backend_.Embed(*weights_.embedding, tokens, *x_);
+  backend_.Norm(*x_, AttentionNorm(0), *normed_);
   for (uint32_t layer = 0; layer < config_.num_layers; ++layer) {
-    Attend(layer, {batch, kv}, layer_stored);
-    FeedForward(weights_.layers[layer]);
+    Attend({heads_, layer, batch, kv}, layer_stored);
+    FeedForward(layer);
   }
 }
 
+kernels::NormCall Transformer::AttentionNorm(uint32_t layer) const {
+  return {*weights_.layers[layer].attn_norm, epsilon_, *weights_.layers[layer].qkv};
+}
+
 // x += W_o attention(rope(q), rope(k), v), where q, k, v = W_qkv norm(x)
-void Transformer::Attend(uint32_t layer, const Rows& rows, const LayerStored& layer_stored) {
-  const LayerWeights& w = weights_.layers[layer];
-  backend_.Norm(*x_, *w.attn_norm, epsilon_, *w.qkv, *normed_);
-  backend_.Linear(*w.qkv, *normed_, *qkv_);
-  backend_.RopeAppend(rope_, heads_, layer, rows.batch, rows.kv, *qkv_);
-  layer_stored(layer);
-  backend_.Attention(heads_, layer, rows.batch, rows.kv, *qkv_, *w.attn_output, *attended_);
-  backend_.LinearAdd(*w.attn_output, *attended_, *x_);
+void Transformer::Attend(const kernels::LayerCall& call, const LayerStored& layer_stored) {
+  const LayerWeights& w = weights_.layers[call.layer];
+  backend_.QkvLinear(*w.qkv, *normed_, rope_, call, *qkv_);
+  layer_stored(call.layer);
+  backend_.Attention(call, *qkv_, *w.attn_output, *attended_);
+  backend_.LinearAddNorm(*w.attn_output, *attended_, *x_, {*w.ffn_norm, epsilon_, *w.gate_up},
+                         *normed_);
 }
 
 // x += W_down (silu(W_gate h) * W_up h), where h = norm(x)
-void Transformer::FeedForward(const LayerWeights& w) {
-  backend_.Norm(*x_, *w.ffn_norm, epsilon_, *w.gate_up, *normed_);
+void Transformer::FeedForward(uint32_t layer) {
+  const LayerWeights& w = weights_.layers[layer];
   backend_.GatedLinear(*w.gate_up, *normed_, *w.ffn_down, *gated_);
-  backend_.LinearAdd(*w.ffn_down, *gated_, *x_);
+  if (layer + 1 == config_.num_layers) {
+    backend_.LinearAdd(*w.ffn_down, *gated_, *x_);
+  } else {
+    backend_.LinearAddNorm(*w.ffn_down, *gated_, *x_, AttentionNorm(layer + 1), *normed_);
+  }
 }
 
 const kernels::Activation& Transformer::Logits(std::span<const uint32_t> rows) {
   BATON_CHECK(!rows.empty() && rows.size() <= limits_.max_logits);
   backend_.Gather(*x_, rows, *last_);
-  backend_.Norm(*last_, *weights_.output_norm, epsilon_, weights_.head(), *last_normed_);
+  backend_.Norm(*last_, {*weights_.output_norm, epsilon_, weights_.head()}, *last_normed_);
   backend_.Linear(weights_.head(), *last_normed_, *logits_);
   return *logits_;
 }

@@ -45,13 +45,9 @@ class Transformer {
   const Limits& limits() const { return limits_; }
 
  private:
-  struct Rows {
-    const kernels::Batch& batch;
-    const kv::KvView& kv;
-  };
-
-  void Attend(uint32_t layer, const Rows& rows, const LayerStored& layer_stored);
-  void FeedForward(const LayerWeights& weights);
+  kernels::NormCall AttentionNorm(uint32_t layer) const;
+  void Attend(const kernels::LayerCall& call, const LayerStored& layer_stored);
+  void FeedForward(uint32_t layer);
 
   const ModelConfig& config_;
   const ModelWeights& weights_;
@@ -63,7 +59,7 @@ class Transformer {
 
   using Buffer = std::unique_ptr<kernels::Activation>;
   const Buffer x_;            // [rows, width] residual stream
-  const Buffer normed_;       // [rows, width]
+  const Buffer normed_;       // [rows, width] what the next linear reads
   const Buffer qkv_;          // [rows, (heads + 2 * kv_heads) * head_dim]
   const Buffer attended_;     // [rows, heads * head_dim]
   const Buffer gated_;        // [rows, feed_forward]

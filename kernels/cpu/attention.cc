@@ -24,8 +24,8 @@ class Attention::Tile {
       : tier_(tier),
         call_(call),
         item_(item),
-        dim_(call.shape.head_dim),
-        group_(call.shape.heads / call.shape.kv_heads),
+        dim_(call.heads.head_dim),
+        group_(call.heads.heads / call.heads.kv_heads),
         block_size_(call.kv.layout->block_size),
         table_(item.sequence->tables[call.kv.layout->layers[call.layer].group]) {}
 
@@ -199,9 +199,9 @@ class Attention::Tile {
 
 void Attention::ListItems(const LayerCall& call) {
   items_.clear();
-  const uint32_t group = call.shape.heads / call.shape.kv_heads;
+  const uint32_t group = call.heads.heads / call.heads.kv_heads;
   for (const SequenceRows& sequence : call.batch.sequences) {
-    for (uint32_t kv_head = 0; kv_head < call.shape.kv_heads; ++kv_head) {
+    for (uint32_t kv_head = 0; kv_head < call.heads.kv_heads; ++kv_head) {
       const uint32_t queries = sequence.rows * group;
       for (uint32_t first = 0; first < queries; first += kMaxQueries) {
         Item item;
@@ -220,55 +220,81 @@ void Attention::ListItems(const LayerCall& call) {
 void Attention::SplitItems(const LayerCall& call) {
   whole_items_.swap(items_);
   items_.clear();
-  for (const Item& whole : whole_items_) {
-    for (uint32_t segment = 0; segment < whole.end_segment; ++segment) {
-      Item item = whole;
+  segments_.Reset(whole_items_.size(), 0);
+  for (uint32_t whole = 0; whole < whole_items_.size(); ++whole) {
+    segments_.Set(whole, whole_items_[whole].end_segment);
+    for (uint32_t segment = 0; segment < whole_items_[whole].end_segment; ++segment) {
+      Item item = whole_items_[whole];
       item.first_segment = segment;
       item.end_segment = segment + 1;
+      item.whole = whole;
       items_.push_back(item);
     }
   }
-  const size_t size = kMaxQueries * Tile::PartialSize(call.shape.head_dim);
+  const size_t size = kMaxQueries * Tile::PartialSize(call.heads.head_dim);
   if (partials_.size() < items_.size() * size) partials_.resize(items_.size() * size);
-  for (size_t i = 0; i < items_.size(); ++i) items_[i].partial = &partials_[i * size];
+  for (size_t i = items_.size(); i-- > 0;) {
+    items_[i].partial = &partials_[i * size];
+    whole_items_[items_[i].whole].partial = items_[i].partial;  // at last that of segment 0
+  }
 }
 
-void Attention::MergePartials(const LayerCall& call, CpuActivation& out) {
-  size_t next = 0;
-  for (const Item& whole : whole_items_) {
-    Tile tile(tier_, call, whole);
-    for (uint32_t segment = 0; segment < whole.end_segment; ++segment) {
-      tile.JoinPartial(items_[next++].partial, segment);
+bool Attention::ShouldSplit() const {
+  const auto longest =
+      std::max_element(items_.begin(), items_.end(),
+                       [](const Item& a, const Item& b) { return a.end_segment < b.end_segment; });
+  return pool_.threads() > 1 && longest->end_segment > 1 &&
+         items_.size() < size_t{4} * pool_.threads();
+}
+
+void Attention::RunItem(const Item& item, const Pass& pass) {
+  Tile tile(tier_, pass.call, item);
+  tile.Run(pass.qkv);
+  if (item.partial == nullptr) {
+    tile.Finish(pass.out);
+    FinishRows(item, pass);
+    return;
+  }
+  tile.SavePartial();
+  if (segments_.Finish(item.whole)) MergePartials(whole_items_[item.whole], pass);
+}
+
+void Attention::MergePartials(const Item& whole, const Pass& pass) {
+  Tile tile(tier_, pass.call, whole);
+  const size_t size = kMaxQueries * Tile::PartialSize(pass.call.heads.head_dim);
+  for (uint32_t segment = 0; segment < whole.end_segment; ++segment) {
+    tile.JoinPartial(whole.partial + segment * size, segment);
+  }
+  tile.Finish(pass.out);
+  FinishRows(whole, pass);
+}
+
+void Attention::FinishRows(const Item& item, const Pass& pass) {
+  CpuActivation& out = pass.out;
+  const uint32_t group = pass.call.heads.heads / pass.call.heads.kv_heads;
+  const uint32_t end = item.first_query + item.queries;
+  for (uint32_t query = item.first_query; query < end;) {
+    const uint32_t next = std::min(end, (query / group + 1) * group);
+    const uint32_t row = item.sequence->first_row + query / group;
+    if (heads_.Finish(row, next - query)) {
+      out.Quantize(tier_, out.values(row), out.cols(), row, 1, 0, out.blocks());
     }
-    tile.Finish(out);
+    query = next;
   }
 }
 
 void Attention::Run(const LayerCall& call, const CpuActivation& qkv, CpuActivation& out) {
-  BATON_CHECK(call.shape.head_dim <= kMaxHeadDim);
+  BATON_CHECK(call.heads.head_dim <= kMaxHeadDim);
   ListItems(call);
-  const auto longest =
-      std::max_element(items_.begin(), items_.end(),
-                       [](const Item& a, const Item& b) { return a.end_segment < b.end_segment; });
-  const bool split = pool_.threads() > 1 && longest->end_segment > 1 &&
-                     items_.size() < size_t{4} * pool_.threads();
-  if (split) SplitItems(call);
+  if (ShouldSplit()) SplitItems(call);
+  heads_.Reset(call.batch.rows, call.heads.heads);
   const auto count = static_cast<uint32_t>(items_.size());
   constexpr uint32_t kMaxChunks = 4096;
   const uint32_t per_chunk = (count + kMaxChunks - 1) / kMaxChunks;
   pool_.Run((count + per_chunk - 1) / per_chunk, [&](uint32_t chunk) {
     const uint32_t end = std::min(count, (chunk + 1) * per_chunk);
-    for (uint32_t i = chunk * per_chunk; i < end; ++i) {
-      Tile tile(tier_, call, items_[i]);
-      tile.Run(qkv);
-      if (items_[i].partial != nullptr) {
-        tile.SavePartial();
-      } else {
-        tile.Finish(out);
-      }
-    }
+    for (uint32_t i = chunk * per_chunk; i < end; ++i) RunItem(items_[i], {call, qkv, out});
   });
-  if (split) MergePartials(call, out);
 }
 
 }  // namespace baton::kernels::cpu

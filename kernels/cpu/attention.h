@@ -7,17 +7,19 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/activation.h"
-#include "kernels/cpu/layer_call.h"
+#include "kernels/cpu/countdown.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tier.h"
 
 namespace baton::kernels::cpu {
 
-// Writes floats: out [rows, heads * head_dim]. Owner: the thread that runs the forward pass.
+// Owner: the thread that runs the forward pass.
 class Attention {
  public:
   Attention(const Tier& tier, ThreadPool& pool) : tier_(tier), pool_(pool) {}
 
+  // out [rows, heads * head_dim], floats and the quantised forms that are set there, in one pass of
+  // the threads: whoever finishes a row's last head quantises the row.
   void Run(const LayerCall& call, const CpuActivation& qkv, CpuActivation& out);
 
  private:
@@ -32,6 +34,12 @@ class Attention {
     uint32_t end_segment = 0;
     // Where the state of a single segment waits to be merged; null: the item finishes by itself.
     float* partial = nullptr;
+    uint32_t whole = 0;  // with a partial: the item of all segments
+  };
+  struct Pass {
+    const LayerCall& call;
+    const CpuActivation& qkv;
+    CpuActivation& out;
   };
   class Tile;
 
@@ -39,13 +47,18 @@ class Attention {
   // Gives each segment of each item an item of its own, so that few long sequences keep all
   // threads busy.
   void SplitItems(const LayerCall& call);
-  void MergePartials(const LayerCall& call, CpuActivation& out);
+  bool ShouldSplit() const;
+  void RunItem(const Item& item, const Pass& pass);
+  void MergePartials(const Item& whole, const Pass& pass);
+  void FinishRows(const Item& item, const Pass& pass);
 
   const Tier& tier_;
   ThreadPool& pool_;
   std::vector<Item> items_;
   std::vector<Item> whole_items_;  // before they were split
   std::vector<float> partials_;
+  Countdowns segments_;  // [whole item]
+  Countdowns heads_;     // [row]
 };
 
 }  // namespace baton::kernels::cpu

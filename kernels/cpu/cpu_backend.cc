@@ -9,6 +9,7 @@
 #include "common/status_macros.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/countdown.h"
 #include "kernels/cpu/huge_memory.h"
 #include "kernels/cpu/kv_append.h"
 #include "kernels/cpu/linear.h"
@@ -47,6 +48,7 @@ class CpuBackend final : public Backend {
   // Not the tier: all give the same bits.
   std::string numerics() const override { return "cpu numerics v1, kv f16"; }
   uint32_t threads() const override { return pool_.threads(); }
+  uint64_t synchronisations() const { return pool_.synchronisations(); }
 
   absl::StatusOr<kv::KvLayout> Layout(const kv::UniformKvShape& shape) const override {
     if (shape.head_dim > 256) {
@@ -98,26 +100,25 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void Norm(const Activation& x, const PackedWeight& gain, float eps, const PackedWeight& consumer,
-            Activation& out) override {
-    const float* gains = static_cast<const CpuGain&>(gain).values();
-    BATON_CHECK(gain.inputs() == x.cols() && out.cols() == x.cols());
-    CpuActivation& normed = Written(out, x.rows(), Cpu(consumer).input_forms() | kFloat);
-    pool_.ForRange(x.rows(), kRowGrain, [&](uint32_t begin, uint32_t end) {
-      for (uint32_t row = begin; row < end; ++row) {
-        RmsNorm(Cpu(x).values(row), gains, x.cols(), eps, normed.values(row));
-      }
-      QuantizeRange(normed, begin, end);
-    });
+  void Norm(const Activation& x, const NormCall& norm, Activation& out) override {
+    const RowNorm row_norm = Normed(norm, x, out);
+    pool_.ForRange(x.rows(), kRowGrain,
+                   [&](uint32_t begin, uint32_t end) { row_norm.Run(begin, end); });
   }
 
   void Linear(const PackedWeight& w, const Activation& in, Activation& out) override {
-    CpuActivation& to = Written(out, in.rows(), kFloat);
-    RunLinear(tier_, pool_, Cpu(w), Cpu(in), LinearStore::kReplace, to);
+    RunLinear(tier_, pool_, Cpu(w), Cpu(in), {Written(out, in.rows(), kFloat)});
   }
 
   void LinearAdd(const PackedWeight& w, const Activation& in, Activation& x) override {
-    RunLinear(tier_, pool_, Cpu(w), Cpu(in), LinearStore::kAdd, Cpu(x));
+    RunLinear(tier_, pool_, Cpu(w), Cpu(in), {Cpu(x), true});
+  }
+
+  void LinearAddNorm(const PackedWeight& w, const Activation& in, Activation& x,
+                     const NormCall& norm, Activation& out) override {
+    const RowNorm row_norm = Normed(norm, x, out);
+    NormEpilogue epilogue(row_norm, countdowns_);
+    RunLinear(tier_, pool_, Cpu(w), Cpu(in), {Cpu(x), true, &epilogue});
   }
 
   void GatedLinear(const PackedWeight& w, const Activation& in, const PackedWeight& consumer,
@@ -126,21 +127,21 @@ class CpuBackend final : public Backend {
     RunGatedLinear(tier_, pool_, Cpu(w), Cpu(in), to);
   }
 
-  void RopeAppend(const RopeTable& rope, const HeadShape& shape, uint32_t layer, const Batch& batch,
-                  const kv::KvView& kv, Activation& qkv) override {
-    BATON_CHECK(qkv.cols() == shape.qkv_cols() && qkv.rows() == batch.rows);
-    RunRopeAppend(tier_, pool_, {shape, layer, batch, kv}, static_cast<const CpuRope&>(rope),
-                  Cpu(qkv));
+  void QkvLinear(const PackedWeight& w, const Activation& in, const RopeTable& rope,
+                 const LayerCall& call, Activation& qkv) override {
+    BATON_CHECK(in.rows() == call.batch.rows);
+    CpuActivation& to = Written(qkv, in.rows(), kFloat);
+    const KvAppend append(tier_, call, static_cast<const CpuRope&>(rope), to);
+    AppendEpilogue epilogue(append, countdowns_);
+    RunLinear(tier_, pool_, Cpu(w), Cpu(in), {to, false, &epilogue});
   }
 
-  void Attention(const HeadShape& shape, uint32_t layer, const Batch& batch, const kv::KvView& kv,
-                 const Activation& qkv, const PackedWeight& consumer, Activation& out) override {
-    BATON_CHECK(qkv.cols() == shape.qkv_cols() && qkv.rows() == batch.rows);
-    BATON_CHECK(out.cols() == shape.heads * shape.head_dim);
-    CpuActivation& to = Written(out, batch.rows, Cpu(consumer).input_forms() | kFloat);
-    attention_.Run({shape, layer, batch, kv}, Cpu(qkv), to);
-    pool_.ForRange(batch.rows, kRowGrain,
-                   [&](uint32_t begin, uint32_t end) { QuantizeRange(to, begin, end); });
+  void Attention(const LayerCall& call, const Activation& qkv, const PackedWeight& consumer,
+                 Activation& out) override {
+    BATON_CHECK(qkv.cols() == call.heads.qkv_cols() && qkv.rows() == call.batch.rows);
+    BATON_CHECK(out.cols() == call.heads.heads * call.heads.head_dim);
+    CpuActivation& to = Written(out, call.batch.rows, Cpu(consumer).input_forms() | kFloat);
+    attention_.Run(call, Cpu(qkv), to);
   }
 
   void Gather(const Activation& x, std::span<const uint32_t> rows, Activation& out) override {
@@ -187,8 +188,10 @@ class CpuBackend final : public Backend {
     return Cpu(activation);
   }
 
-  void QuantizeRange(CpuActivation& a, uint32_t begin, uint32_t end) const {
-    a.Quantize(tier_, a.values(begin), a.cols(), begin, end - begin, 0, a.blocks());
+  RowNorm Normed(const NormCall& norm, const Activation& x, Activation& out) const {
+    BATON_CHECK(norm.gain.inputs() == x.cols() && out.cols() == x.cols());
+    CpuActivation& to = Written(out, x.rows(), Cpu(norm.consumer).input_forms() | kFloat);
+    return {tier_, static_cast<const CpuGain&>(norm.gain).values(), norm.eps, Cpu(x), to};
   }
 
   template <typename Body>
@@ -205,6 +208,7 @@ class CpuBackend final : public Backend {
   HugeMemory memory_;
   ThreadPool pool_;
   cpu::Attention attention_;
+  Countdowns countdowns_;  // of the operation that runs
 };
 
 uint32_t UsableProcessors() {
@@ -214,6 +218,11 @@ uint32_t UsableProcessors() {
 }
 
 }  // namespace
+
+uint64_t Synchronisations(const Backend& backend) {
+  BATON_CHECK(backend.name() == "cpu");
+  return static_cast<const CpuBackend&>(backend).synchronisations();
+}
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options) {
   const bool has_avx2 = CpuHasAvx2();

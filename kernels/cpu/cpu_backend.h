@@ -22,6 +22,10 @@ struct CpuOptions {
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options);
 
+// How often the threads of a `cpu` backend have waited for one another: once for each piece of work
+// that was shared among them.
+uint64_t Synchronisations(const Backend& backend);
+
 }  // namespace baton::kernels::cpu
 
 #endif  // BATON_KERNELS_CPU_CPU_BACKEND_H_

@@ -109,7 +109,8 @@ TEST(CpuLinearTest, EveryTypeAndAnyShapeIsCloseToExactArithmetic) {
         const auto w = PackOne(*f.backend, tensor);
         auto x = f.Rows(RandomFloats(random, size_t{rows} * inputs), inputs);
         auto h = f.backend->NewActivation(rows, inputs);
-        f.backend->Norm(*x, *f.Gain(std::vector<float>(inputs, 1.0f)), 0, *w, *h);
+        const auto gain = f.Gain(std::vector<float>(inputs, 1.0f));
+        f.backend->Norm(*x, {*gain, 0, *w}, *h);
         auto out = f.backend->NewActivation(rows, outputs);
         f.backend->Linear(*w, *h, *out);
         const auto weights = tensor.Values();
@@ -153,7 +154,8 @@ TEST(CpuNormTest, IsRmsNorm) {
     const auto w = PackOne(*f.backend, RandomTensor(random, TensorType::kF32, 4, cols));
     auto x = f.Rows(values, cols);
     auto h = f.backend->NewActivation(3, cols);
-    f.backend->Norm(*x, *f.Gain(gain), 1e-5f, *w, *h);
+    const auto packed_gain = f.Gain(gain);
+    f.backend->Norm(*x, {*packed_gain, 1e-5f, *w}, *h);
     for (uint32_t r = 0; r < 3; ++r) {
       double sum = 0;
       for (uint32_t k = 0; k < cols; ++k) sum += std::pow(values[r * cols + k], 2.0);
@@ -168,7 +170,8 @@ TEST(CpuNormTest, IsRmsNorm) {
 // A feed-forward and a joined projection with parts of different types: all operations but
 // attention, on `rows` rows of the same seeded numbers.
 std::vector<double> FeedForward(const Configuration& configuration, TensorType type,
-                                const std::vector<float>& values, uint32_t first, uint32_t rows) {
+                                const std::vector<float>& values, uint32_t first, uint32_t rows,
+                                bool fused = true) {
   constexpr uint32_t kCols = 96;
   constexpr uint32_t kHidden = 160;
   std::mt19937_64 random(4);
@@ -187,10 +190,14 @@ std::vector<double> FeedForward(const Configuration& configuration, TensorType t
   auto h = f.backend->NewActivation(rows, kCols);
   auto hidden = f.backend->NewActivation(rows, kHidden);
   auto out = f.backend->NewActivation(rows, 79);
-  f.backend->Norm(*x, *gain, 1e-5f, *gate_up, *h);
+  f.backend->Norm(*x, {*gain, 1e-5f, *gate_up}, *h);
   f.backend->GatedLinear(*gate_up, *h, *down, *hidden);
-  f.backend->LinearAdd(*down, *hidden, *x);
-  f.backend->Norm(*x, *gain, 1e-5f, *joined, *h);
+  if (fused) {
+    f.backend->LinearAddNorm(*down, *hidden, *x, {*gain, 1e-5f, *joined}, *h);
+  } else {
+    f.backend->LinearAdd(*down, *hidden, *x);
+    f.backend->Norm(*x, {*gain, 1e-5f, *joined}, *h);
+  }
   f.backend->Linear(*joined, *h, *out);
   auto all = f.All(*out);
   const auto residual = f.All(*x);
@@ -202,7 +209,7 @@ TEST(CpuBackendTest, RowsHaveTheSameBitsOnEveryTierAndThreadCountAndInAnyCompany
   std::mt19937_64 random(5);
   const auto values = RandomFloats(random, 41 * 96);
   for (TensorType type : kAllTypes) {
-    const auto expected = FeedForward(kConfigurations[0], type, values, 0, 41);
+    const auto expected = FeedForward(kConfigurations[0], type, values, 0, 41, false);
     for (const auto& configuration : kConfigurations) {
       EXPECT_EQ(FeedForward(configuration, type, values, 0, 41), expected);
       for (const auto& [first, rows] : {std::pair<uint32_t, uint32_t>{0, 1}, {3, 7}, {40, 1}}) {
@@ -251,8 +258,14 @@ struct AttentionShape {
   uint32_t block_size = 16;
 };
 
-// Runs one sequence (and, when `company` is set, others around it) through RopeAppend and Attention
-// in chunks; keeps the arena and the outputs.
+OwnedTensor Identity(uint32_t n) {
+  std::vector<float> values(size_t{n} * n);
+  for (uint32_t i = 0; i < n; ++i) values[size_t{i} * n + i] = 1;
+  return Table(values, n);
+}
+
+// Runs one sequence (and, when `company` is set, others around it) through QkvLinear, whose weight
+// passes chosen numbers on, and Attention in chunks; keeps the arena and the outputs.
 class AttentionRun {
  public:
   AttentionRun(const Configuration& configuration, const AttentionShape& shape, uint32_t context)
@@ -269,6 +282,7 @@ class AttentionRun {
     for (uint32_t i = 0; i < blocks; ++i) other_table_.push_back(i);
     rope_ = *f_.backend->MakeRope({.dims = heads.head_dim / 2 * 2, .context = context + 300});
     std::mt19937_64 random(9);
+    pass_on_ = PackOne(*f_.backend, Identity(heads.qkv_cols()));
     consumer_ = PackOne(*f_.backend,
                         RandomTensor(random, TensorType::kF32, 1, heads.heads * heads.head_dim));
   }
@@ -290,8 +304,10 @@ class AttentionRun {
     all.insert(all.end(), qkv.begin(), qkv.end());
     auto x = f_.Rows(all, heads.qkv_cols());
     auto out = f_.backend->NewActivation(batch.rows, heads.heads * heads.head_dim);
-    f_.backend->RopeAppend(*rope_, heads, 1, batch, arena_->view(), *x);
-    f_.backend->Attention(heads, 1, batch, arena_->view(), *x, *consumer_, *out);
+    auto rotated = f_.backend->NewActivation(batch.rows, heads.qkv_cols());
+    const LayerCall call{heads, 1, batch, arena_->view()};
+    f_.backend->QkvLinear(*pass_on_, *x, *rope_, call, *rotated);
+    f_.backend->Attention(call, *rotated, *consumer_, *out);
     for (uint32_t row = first; row < batch.rows; ++row) {
       const auto values = f_.backend->Read(*out, row);
       outputs.insert(outputs.end(), values.begin(), values.end());
@@ -365,6 +381,7 @@ class AttentionRun {
   std::vector<kv::BlockId> table_;
   std::vector<kv::BlockId> other_table_;
   std::unique_ptr<RopeTable> rope_;
+  std::unique_ptr<PackedWeight> pass_on_;
   std::unique_ptr<PackedWeight> consumer_;
 };
 

@@ -11,16 +11,8 @@ namespace {
 // A unit is two panels: 32 outputs, one block of the next activation.
 constexpr uint32_t kUnit = 2 * kPanel;
 constexpr uint32_t kUnitPanels = 2;
-// Rows that one panel meets before the next panel is taken.
-constexpr uint32_t kTileRows = 32;
-
 struct Tile {
   alignas(64) float values[kTileRows][kUnit];
-};
-
-struct Rows {
-  uint32_t first = 0;
-  uint32_t count = 0;
 };
 
 // Where the 16 sums of each row go.
@@ -149,20 +141,23 @@ const WeightPart& PartOf(const CpuWeight& w, uint32_t& index) {
 }  // namespace
 
 void RunLinear(const Tier& tier, ThreadPool& pool, const CpuWeight& w, const CpuActivation& in,
-               LinearStore store, CpuActivation& out) {
-  BATON_CHECK(!w.gate_up() && in.cols() == w.inputs() && out.cols() == w.outputs());
-  BATON_CHECK((w.input_forms() & ~in.forms()) == 0 && in.rows() == out.rows());
+               const LinearOutput& out) {
+  BATON_CHECK(!w.gate_up() && in.cols() == w.inputs() && out.values.cols() == w.outputs());
+  BATON_CHECK((w.input_forms() & ~in.forms()) == 0 && in.rows() == out.values.rows());
   uint32_t units = 0;
   for (const WeightPart& part : w.parts()) units += UnitsOf(part);
   ForUnits(pool, units, in.rows(), [&](uint32_t unit) {
     const WeightPart& part = PartOf(w, unit);
     ForTileRows(in, [&](Rows rows) {
+      uint32_t end = part.first_output + unit * kUnit;
+      const uint32_t begin = end;
       ForPanels(part, unit, [&](uint32_t panel) {
-        float* to = out.values(rows.first) + part.first_output + panel * kPanel;
-        const Target target{to, out.cols(), store == LinearStore::kAdd};
+        const Target target{out.values.values(rows.first) + end, out.values.cols(), out.add};
         const bool full = part.width(panel) == kPanel;
         (full ? PanelTimes : NarrowPanelTimes)(tier, part, panel, in, rows, target);
+        end += part.width(panel);
       });
+      if (out.epilogue != nullptr) out.epilogue->Finished(rows, begin, end);
     });
   });
 }

@@ -2,6 +2,8 @@
 #ifndef BATON_KERNELS_CPU_LINEAR_H_
 #define BATON_KERNELS_CPU_LINEAR_H_
 
+#include <cstdint>
+
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tier.h"
@@ -9,11 +11,33 @@
 
 namespace baton::kernels::cpu {
 
-enum class LinearStore { kReplace, kAdd };
+// Rows that one panel meets before the next panel is taken.
+inline constexpr uint32_t kTileRows = 32;
 
-// out = w * in, or out += w * in. `out` holds floats and has its rows set.
+struct Rows {
+  uint32_t first = 0;  // a multiple of kTileRows
+  uint32_t count = 0;  // at most kTileRows
+  uint32_t tile() const { return first / kTileRows; }
+};
+
+// What follows a linear in the same pass of the threads.
+class LinearEpilogue {
+ public:
+  virtual ~LinearEpilogue() = default;
+  // These rows of outputs [begin, end) are done. Every output of every tile of rows is reported
+  // once, by the thread that made it; several threads report at the same time.
+  virtual void Finished(Rows rows, uint32_t begin, uint32_t end) = 0;
+};
+
+// Holds floats and has its rows set.
+struct LinearOutput {
+  CpuActivation& values;
+  bool add = false;                    // values += w * in
+  LinearEpilogue* epilogue = nullptr;  // may be null
+};
+
 void RunLinear(const Tier& tier, ThreadPool& pool, const CpuWeight& w, const CpuActivation& in,
-               LinearStore store, CpuActivation& out);
+               const LinearOutput& out);
 
 // out = silu(gate * in) * (up * in) in the forms set on `out`.
 void RunGatedLinear(const Tier& tier, ThreadPool& pool, const CpuWeight& w, const CpuActivation& in,

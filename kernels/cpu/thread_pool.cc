@@ -38,6 +38,7 @@ ThreadPool::~ThreadPool() {
 void ThreadPool::RunShared(uint32_t chunks, CallBody call, const void* body) {
   BATON_CHECK(chunks <= 0xffff);
   if (chunks == 0) return;
+  ++synchronisations_;
   call_ = call;
   body_ = body;
   done_.store(0, std::memory_order_relaxed);

@@ -24,6 +24,9 @@ class ThreadPool {
 
   uint32_t threads() const { return static_cast<uint32_t>(workers_.size()) + 1; }
 
+  // How often Run() made threads wait for one another. For the calling thread.
+  uint64_t synchronisations() const { return synchronisations_; }
+
   // body(chunk) for every chunk below `chunks` (at most 65,535); returns when all are done.
   template <typename Body>
   void Run(uint32_t chunks, const Body& body) {
@@ -60,6 +63,7 @@ class ThreadPool {
   void Park();
   void AwaitDone(uint32_t wanted);
 
+  uint64_t synchronisations_ = 0;
   // Generation (high 32 bits), next chunk (16), number of chunks (16). One word, so that a thread
   // that comes late cannot claim a chunk of a job that has ended.
   alignas(128) std::atomic<uint64_t> ticket_{0};

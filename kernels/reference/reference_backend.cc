@@ -139,6 +139,21 @@ void AttendHead(const PagedKv& kv, uint32_t kv_head, uint32_t first, uint32_t la
   }
 }
 
+// One row of q, k and v heads: rotates q and k, stores k and v.
+void RotateAndStore(const ReferenceRope& rope, const HeadShape& shape, const PagedKv& kv,
+                    uint32_t position, double* q) {
+  BATON_CHECK(position < rope.spec.context);
+  const uint32_t dim = shape.head_dim;
+  double* k = q + shape.heads * dim;
+  const double* v = k + shape.kv_heads * dim;
+  for (uint32_t h = 0; h < shape.heads; ++h) rope.Rotate(position, q + h * dim);
+  for (uint32_t h = 0; h < shape.kv_heads; ++h) {
+    rope.Rotate(position, k + h * dim);
+    std::copy(k + h * dim, k + (h + 1) * dim, kv.Key(position, h));
+    std::copy(v + h * dim, v + (h + 1) * dim, kv.Value(position, h));
+  }
+}
+
 class ReferenceBackend : public Backend {
  public:
   explicit ReferenceBackend(uint32_t threads) : threads_(threads) {
@@ -212,18 +227,17 @@ class ReferenceBackend : public Backend {
     }
   }
 
-  void Norm(const Activation& x, const PackedWeight& gain, float eps, const PackedWeight&,
-            Activation& out) override {
+  void Norm(const Activation& x, const NormCall& norm, Activation& out) override {
     const uint32_t cols = x.cols();
-    BATON_CHECK(gain.inputs() == cols && out.cols() == cols);
+    BATON_CHECK(norm.gain.inputs() == cols && out.cols() == cols);
     out.set_rows(x.rows());
     for (uint32_t r = 0; r < x.rows(); ++r) {
       const double* in = Of(x).Row(r);
       double squares = 0;
       for (uint32_t k = 0; k < cols; ++k) squares += in[k] * in[k];
-      const double scale = 1.0 / std::sqrt(squares / cols + eps);
+      const double scale = 1.0 / std::sqrt(squares / cols + norm.eps);
       for (uint32_t k = 0; k < cols; ++k) {
-        Of(out).Row(r)[k] = in[k] * scale * MatrixOf(gain).At(0, k);
+        Of(out).Row(r)[k] = in[k] * scale * MatrixOf(norm.gain).At(0, k);
       }
     }
   }
@@ -244,6 +258,12 @@ class ReferenceBackend : public Backend {
     for (size_t i = 0; i < product.values.size(); ++i) Of(x).values[i] += product.values[i];
   }
 
+  void LinearAddNorm(const PackedWeight& w, const Activation& in, Activation& x,
+                     const NormCall& norm, Activation& out) override {
+    LinearAdd(w, in, x);
+    Norm(x, norm, out);
+  }
+
   void GatedLinear(const PackedWeight& w, const Activation& in, const PackedWeight&,
                    Activation& out) override {
     ReferenceActivation both(in.rows(), w.outputs());  // gate, then up
@@ -257,37 +277,30 @@ class ReferenceBackend : public Backend {
     }
   }
 
-  void RopeAppend(const RopeTable& rope, const HeadShape& shape, uint32_t layer, const Batch& batch,
-                  const kv::KvView& kv, Activation& qkv) override {
+  void QkvLinear(const PackedWeight& w, const Activation& in, const RopeTable& rope,
+                 const LayerCall& call, Activation& qkv) override {
+    BATON_CHECK(qkv.cols() == call.heads.qkv_cols() && in.rows() == call.batch.rows);
+    Linear(w, in, qkv);
     const auto& table = static_cast<const ReferenceRope&>(rope);
-    const uint32_t dim = shape.head_dim;
-    BATON_CHECK(qkv.cols() == shape.qkv_cols() && qkv.rows() == batch.rows);
-    for (const SequenceRows& sequence : batch.sequences) {
-      const PagedKv paged(kv, layer, sequence);
+    for (const SequenceRows& sequence : call.batch.sequences) {
+      const PagedKv paged(call.kv, call.layer, sequence);
       for (uint32_t i = 0; i < sequence.rows; ++i) {
-        const uint32_t position = sequence.first_position + i;
-        BATON_CHECK(position < table.spec.context);
-        double* q = Of(qkv).Row(sequence.first_row + i);
-        double* k = q + shape.heads * dim;
-        const double* v = k + shape.kv_heads * dim;
-        for (uint32_t h = 0; h < shape.heads; ++h) table.Rotate(position, q + h * dim);
-        for (uint32_t h = 0; h < shape.kv_heads; ++h) {
-          table.Rotate(position, k + h * dim);
-          std::copy(k + h * dim, k + (h + 1) * dim, paged.Key(position, h));
-          std::copy(v + h * dim, v + (h + 1) * dim, paged.Value(position, h));
-        }
+        RotateAndStore(table, call.heads, paged, sequence.first_position + i,
+                       Of(qkv).Row(sequence.first_row + i));
       }
     }
   }
 
-  void Attention(const HeadShape& shape, uint32_t layer, const Batch& batch, const kv::KvView& kv,
-                 const Activation& qkv, const PackedWeight&, Activation& out) override {
+  void Attention(const LayerCall& call, const Activation& qkv, const PackedWeight&,
+                 Activation& out) override {
+    const HeadShape& shape = call.heads;
     const uint32_t dim = shape.head_dim;
-    const uint32_t window = kv.layout->groups[kv.layout->layers[layer].group].window;
+    const kv::KvLayout& layout = *call.kv.layout;
+    const uint32_t window = layout.groups[layout.layers[call.layer].group].window;
     BATON_CHECK(out.cols() == shape.heads * dim);
-    out.set_rows(batch.rows);
-    for (const SequenceRows& sequence : batch.sequences) {
-      const PagedKv paged(kv, layer, sequence);
+    out.set_rows(call.batch.rows);
+    for (const SequenceRows& sequence : call.batch.sequences) {
+      const PagedKv paged(call.kv, call.layer, sequence);
       ParallelFor(sequence.rows, [&](uint32_t begin, uint32_t end) {
         for (uint32_t i = begin; i < end; ++i) {
           const uint32_t row = sequence.first_row + i;
