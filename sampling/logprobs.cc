@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "sampling/exponential.h"
+#include "sampling/masses.h"
 
 namespace baton::sampling {
 namespace {
 
-// exp(-64) of a row of any length is lost in the rounding of a sum that is at least 1.
-constexpr double kNothing = 64;
+constexpr size_t kChunk = 1024;
 
 struct Ranked {
   double logit;
@@ -51,9 +51,11 @@ absl::StatusOr<TokenLogprobs> Logprobs(std::span<const Logit> logits, TokenId to
   const absl::StatusOr<double> max = MaxOf(logits);
   if (!max.ok()) return max.status();
   double sum = 0;
-  for (const Logit logit : logits) {
-    const double x = *max - static_cast<double>(logit);
-    if (x < kNothing) sum += ExpOfMinus(x);
+  double exponentials[kChunk];
+  for (size_t at = 0; at < logits.size(); at += kChunk) {
+    const std::span<const Logit> chunk = logits.subspan(at, std::min(kChunk, logits.size() - at));
+    ExponentialsOf(chunk, *max, std::span(exponentials, chunk.size()));
+    for (size_t i = 0; i < chunk.size(); ++i) sum += exponentials[i];
   }
   const double log_sum = LnOf(sum);
   const auto logprob = [&](double logit) { return static_cast<float>((logit - *max) - log_sum); };

@@ -1,228 +1,249 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <numeric>
 
-#include "sampling/exponential.h"
+#include "sampling/masses.h"
 
 namespace baton::sampling {
 namespace {
 
 constexpr float kGreedyBelow = 1e-5f;
-// exp(-x) * 2^32 is below 1 from x = 32 ln 2 on.
-constexpr double kNoMass = 22.180709777918249;
-constexpr double kBucketsPerUnit = 128;
-constexpr size_t kBuckets = static_cast<size_t>(kNoMass * kBucketsPerUnit) + 1;
-
-// exp(-x) * 2^32, truncated, for x >= 0.
-uint64_t MassOf(double x) {
-  if (!(x < kNoMass)) return 0;
-  return static_cast<uint64_t>(ExpOfMinus(x) * 0x1p32);
-}
 
 struct Candidate {
   double logit;
   TokenId id;
+  double mass;
   // The order in which sets are defined: logit descending, id ascending.
   bool operator<(const Candidate& other) const {
     return logit != other.logit ? logit > other.logit : id < other.id;
   }
 };
 
-// One row under one set of parameters.
+// One row under one set of parameters: the tokens that can be drawn with their masses. Without
+// top-k and top-p that is the whole row, which is held as masses alone; otherwise a short list.
 template <typename Logit>
 class Row {
  public:
   Row(std::span<const Logit> logits, const SamplingParams& params)
       : logits_(logits), params_(params), temperature_(params.temperature) {}
 
-  // Everything but the draw.
-  absl::Status Prepare() {
-    if (auto status = FindMax(); !status.ok()) return status;
-    // Tokens below take no part: their mass is 0 (a little room for rounding in `x`).
-    lowest_ = max_ - (kNoMass + 1e-6) * temperature_;
-    min_mass_ = std::max(1.0, static_cast<double>(params_.min_p) * 0x1p32);
-    if (NeedsCut()) FindCut();
-    return absl::OkStatus();
-  }
-
-  TokenId Greedy() const {
-    size_t id = max_chunk_ * kChunk;
-    while (static_cast<double>(logits_[id]) != max_) ++id;
-    return static_cast<TokenId>(id);
-  }
-
-  // 0 outside the set.
-  uint64_t Mass(size_t id) const {
-    const double logit = logits_[id];
-    if (logit < lowest_ || cut_ < Candidate{logit, static_cast<TokenId>(id)}) return 0;
-    const uint64_t mass = MassOf((max_ - logit) / temperature_);
-    return static_cast<double>(mass) >= min_mass_ ? mass : 0;
-  }
-
-  TokenId Draw(Uniform uniform) const {
-    const size_t size = logits_.size();
-    std::vector<uint64_t> chunk_mass((size + kChunk - 1) / kChunk);
-    uint64_t total = 0;
-    for (size_t id = 0; id < size; ++id) {
-      const uint64_t mass = Mass(id);
-      chunk_mass[id / kChunk] += mass;
-      total += mass;
-    }
-    auto left = static_cast<uint64_t>((static_cast<unsigned __int128>(uniform) * total) >> 64);
-    size_t chunk = 0;
-    for (; left >= chunk_mass[chunk]; ++chunk) left -= chunk_mass[chunk];
-    size_t id = chunk * kChunk;
-    for (uint64_t mass = Mass(id); left >= mass; mass = Mass(++id)) left -= mass;
-    return static_cast<TokenId>(id);
-  }
-
- private:
-  static constexpr size_t kChunk = 1024;
-
-  struct Bucket {
-    uint32_t count = 0;
-    uint64_t mass = 0;
-  };
-
   absl::Status FindMax() {
     constexpr Logit kInfinity = std::numeric_limits<Logit>::infinity();
+    chunk_max_.resize((logits_.size() + kChunk - 1) / kChunk);
+    MaximaOf(logits_, chunk_max_);
     Logit max = -kInfinity;
-    for (size_t at = 0; at < logits_.size(); at += kChunk) {
-      const Logit chunk_max = MaxOf(logits_.subspan(at, std::min(kChunk, logits_.size() - at)));
-      if (!(chunk_max < kInfinity)) return absl::InternalError("a logit is NaN or infinite");
-      if (chunk_max > max) {
-        max = chunk_max;
-        max_chunk_ = at / kChunk;
-      }
-    }
+    for (const Logit chunk_max : chunk_max_) max = std::max(max, chunk_max);
+    if (!(max < kInfinity)) return absl::InternalError("a logit is NaN or infinite");
     if (max == -kInfinity) return absl::InternalError("no token is allowed: all logits are -inf");
     max_ = max;
     return absl::OkStatus();
   }
 
-  // Infinity when a logit is NaN. In lanes, so that the compiler can use vectors.
-  static Logit MaxOf(std::span<const Logit> logits) {
-    constexpr Logit kInfinity = std::numeric_limits<Logit>::infinity();
-    constexpr size_t kLanes = 16;
-    Logit lanes[kLanes];
-    std::fill(lanes, lanes + kLanes, -kInfinity);
-    size_t i = 0;
-    for (; i + kLanes <= logits.size(); i += kLanes) {
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        const Logit logit = logits[i + lane];
-        const Logit seen = logit < kInfinity ? logit : kInfinity;  // NaN becomes infinity
-        lanes[lane] = lanes[lane] > seen ? lanes[lane] : seen;
-      }
-    }
-    for (; i < logits.size(); ++i) {
-      const Logit seen = logits[i] < kInfinity ? logits[i] : kInfinity;
-      lanes[0] = std::max(lanes[0], seen);
-    }
-    return *std::max_element(lanes, lanes + kLanes);
+  TokenId Greedy() const {
+    const auto chunk = std::find(chunk_max_.begin(), chunk_max_.end(), static_cast<Logit>(max_));
+    size_t id = static_cast<size_t>(chunk - chunk_max_.begin()) * kChunk;
+    while (static_cast<double>(logits_[id]) != max_) ++id;
+    return static_cast<TokenId>(id);
   }
 
-  bool NeedsCut() const {
+  // Everything but the draw, after FindMax.
+  void Prepare() {
+    min_mass_ = std::max(1.0, static_cast<double>(params_.min_p) * 0x1p32);
     const bool top_k = params_.top_k > 0 && static_cast<size_t>(params_.top_k) < logits_.size();
-    return top_k || params_.top_p < 1.0f;
+    if (top_k && static_cast<size_t>(params_.top_k) <= chunk_max_.size()) {
+      ListLargest();
+    } else {
+      TakeMasses();
+      if (top_k || params_.top_p < 1.0f) ListMassive(top_k);
+    }
+    if (top_k) KeepFirst(static_cast<size_t>(params_.top_k));
+    if (params_.top_p < 1.0f) KeepTopP();
   }
 
-  static size_t BucketOf(double x) { return static_cast<size_t>(x * kBucketsPerUnit); }
+  TokenId Draw(Uniform uniform) const { return masses_ ? DrawOfAll(uniform) : DrawListed(uniform); }
 
-  // Calls visit(candidate, x, mass) for every token with mass, ascending id.
+  // Calls visit(id, mass) for every token that can be drawn.
   template <typename Visit>
   void ForEach(Visit visit) const {
+    for (const Candidate& candidate : list_) {
+      if (candidate.mass >= min_mass_) visit(static_cast<size_t>(candidate.id), candidate.mass);
+    }
+    for (size_t id = 0; masses_ && id < logits_.size(); ++id) {
+      if (masses_[id] >= min_mass_) visit(id, masses_[id]);
+    }
+  }
+
+ private:
+  template <typename T>
+  static std::span<T> ChunkOf(std::span<T> row, size_t chunk) {
+    const size_t at = chunk * kChunk;
+    return row.subspan(at, std::min(kChunk, row.size() - at));
+  }
+
+  void TakeMasses() {
+    masses_ = std::make_unique_for_overwrite<double[]>(logits_.size());
+    MassesOf(logits_, max_, temperature_, {masses_.get(), logits_.size()});
+  }
+
+  // Lists the top-k tokens and perhaps some more: what reaches the k-th largest maximum of a chunk,
+  // for k chunks have a token that does.
+  void ListLargest() {
+    std::vector<Logit> maxima = chunk_max_;
+    const auto kth = maxima.begin() + (params_.top_k - 1);
+    std::nth_element(maxima.begin(), kth, maxima.end(), std::greater<>());
+    for (size_t chunk = 0; chunk < chunk_max_.size(); ++chunk) {
+      if (chunk_max_[chunk] < *kth) continue;
+      const auto logits = ChunkOf(logits_, chunk);
+      for (size_t i = 0; i < logits.size(); ++i) {
+        if (logits[i] < *kth) continue;
+        list_.push_back({logits[i], static_cast<TokenId>(chunk * kChunk + i), 0});
+      }
+    }
+    for (Candidate& candidate : list_) {
+      MassesOf(std::span<const double>(&candidate.logit, 1), max_, temperature_,
+               {&candidate.mass, 1});
+    }
+  }
+
+  // Lists the tokens with mass; with top-p alone only those that it can keep: all that have less
+  // than their share of 1 - p have less than 1 - p together. Half of it, for what is rounded.
+  void ListMassive(bool all) {
+    double least = 1;
+    if (!all) {
+      for (size_t chunk = 0; chunk < chunk_max_.size(); ++chunk) total_ += ChunkMass(chunk, 0);
+      const double share = (1 - static_cast<double>(params_.top_p)) * total_;
+      least = std::max(1.0, share / static_cast<double>(logits_.size()) / 2);
+    }
     for (size_t id = 0; id < logits_.size(); ++id) {
-      const double logit = logits_[id];
-      if (logit < lowest_) continue;
-      const double x = (max_ - logit) / temperature_;
-      const uint64_t mass = MassOf(x);
-      if (mass != 0) visit(Candidate{logit, static_cast<TokenId>(id)}, x, mass);
+      if (masses_[id] < least) continue;
+      list_.push_back({static_cast<double>(logits_[id]), static_cast<TokenId>(id), masses_[id]});
     }
+    masses_.reset();
   }
 
-  // Buckets of x partition the order into runs, so the last member of a set is found by walking
-  // bucket totals and then sorting one bucket; the vocabulary is never sorted.
-  void FindCut() {
-    std::vector<Bucket> buckets(kBuckets);
+  void KeepFirst(size_t k) {
+    if (k < list_.size()) {
+      std::vector<Candidate> order = list_;
+      const auto last = order.begin() + static_cast<ptrdiff_t>(k - 1);
+      std::nth_element(order.begin(), last, order.end());
+      KeepUpTo(*last);
+    }
+    total_ = 0;
+    for (const Candidate& candidate : list_) total_ += candidate.mass;
+  }
+
+  // Leaves the shortest prefix of the order that has its share of total_: halves what may hold the
+  // prefix's end until it is one token.
+  void KeepTopP() {
+    const double wanted = static_cast<double>(params_.top_p) * total_;
+    std::vector<Candidate> order = list_;
+    double before = 0;  // mass of what is known to be in the set
+    auto begin = order.begin(), end = order.end();
+    while (end - begin > 1) {
+      const auto middle = begin + (end - begin) / 2;
+      std::nth_element(begin, middle, end);
+      double half = 0;
+      for (auto it = begin; it != middle; ++it) half += it->mass;
+      if (before + half >= wanted) {
+        end = middle;
+      } else {
+        before += half;
+        begin = middle;
+      }
+    }
+    KeepUpTo(*begin);
+  }
+
+  void KeepUpTo(const Candidate& last) {
+    std::erase_if(list_, [&](const Candidate& candidate) { return last < candidate; });
+  }
+
+  static uint64_t DrawnOf(Uniform uniform, uint64_t total) {
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(uniform) * total) >> 64);
+  }
+
+  TokenId DrawListed(Uniform uniform) const {
     uint64_t total = 0;
-    ForEach([&](const Candidate&, double x, uint64_t mass) {
-      Bucket& bucket = buckets[BucketOf(x)];
-      ++bucket.count;
-      bucket.mass += mass;
-      total += mass;
-    });
-    if (params_.top_k > 0) {
-      const auto k = static_cast<uint64_t>(params_.top_k);
-      total = CutWhere(
-          buckets, [&](uint64_t count, uint64_t) { return count >= k; }, total);
-    }
-    if (params_.top_p < 1.0f) {
-      const double wanted = static_cast<double>(params_.top_p) * static_cast<double>(total);
-      CutWhere(
-          buckets, [&](uint64_t, uint64_t mass) { return static_cast<double>(mass) >= wanted; },
-          total);
+    ForEach([&](size_t, double mass) { total += static_cast<uint64_t>(mass); });
+    uint64_t left = DrawnOf(uniform, total);
+    auto candidate = list_.begin();
+    for (;; ++candidate) {
+      if (candidate->mass < min_mass_) continue;
+      const auto mass = static_cast<uint64_t>(candidate->mass);
+      if (left < mass) return candidate->id;
+      left -= mass;
     }
   }
 
-  // Shortens the set to the shortest prefix of the order for which reached(count, mass) holds and
-  // returns its mass; leaves the set and returns `total` when none does.
-  template <typename Reached>
-  uint64_t CutWhere(const std::vector<Bucket>& buckets, Reached reached, uint64_t total) {
-    uint64_t count = 0;
-    uint64_t mass = 0;
-    size_t at = 0;
-    while (!reached(count + buckets[at].count, mass + buckets[at].mass)) {
-      count += buckets[at].count;
-      mass += buckets[at].mass;
-      if (++at == kBuckets) return total;
+  // Of the masses that are at least `least`. In lanes: the sum is exact in any order.
+  double ChunkMass(size_t chunk, double least) const {
+    constexpr size_t kLanes = 8;
+    const auto masses = ChunkOf(std::span<const double>(masses_.get(), logits_.size()), chunk);
+    double lanes[kLanes] = {};
+    size_t i = 0;
+    for (; i + kLanes <= masses.size(); i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        const double mass = masses[i + lane];
+        lanes[lane] += mass >= least ? mass : 0;
+      }
     }
-    for (const Candidate& candidate : SortedBucket(at)) {
-      mass += MassOf((max_ - candidate.logit) / temperature_);
-      cut_ = candidate;
-      if (reached(++count, mass)) break;
-    }
-    return mass;
+    for (; i < masses.size(); ++i) lanes[0] += masses[i] >= least ? masses[i] : 0;
+    return std::accumulate(lanes, lanes + kLanes, 0.0);
   }
 
-  std::vector<Candidate> SortedBucket(size_t wanted) const {
-    std::vector<Candidate> members;
-    ForEach([&](const Candidate& candidate, double x, uint64_t) {
-      if (BucketOf(x) == wanted) members.push_back(candidate);
-    });
-    std::sort(members.begin(), members.end());
-    return members;
+  TokenId DrawOfAll(Uniform uniform) const {
+    std::vector<uint64_t> chunk_mass(chunk_max_.size());
+    uint64_t total = 0;
+    for (size_t chunk = 0; chunk < chunk_mass.size(); ++chunk) {
+      chunk_mass[chunk] = static_cast<uint64_t>(ChunkMass(chunk, min_mass_));
+      total += chunk_mass[chunk];
+    }
+    uint64_t left = DrawnOf(uniform, total);
+    size_t chunk = 0;
+    for (; left >= chunk_mass[chunk]; ++chunk) left -= chunk_mass[chunk];
+    for (size_t id = chunk * kChunk;; ++id) {
+      const auto mass = masses_[id] >= min_mass_ ? static_cast<uint64_t>(masses_[id]) : 0;
+      if (left < mass) return static_cast<TokenId>(id);
+      left -= mass;
+    }
   }
 
   const std::span<const Logit> logits_;
   const SamplingParams& params_;
   const double temperature_;
+  std::vector<Logit> chunk_max_;
   double max_ = 0;
-  size_t max_chunk_ = 0;  // the first with the largest logit
-  double lowest_ = 0;
   double min_mass_ = 1;
-  // Last member of the set left by top-k and top-p.
-  Candidate cut_{-std::numeric_limits<double>::infinity(), std::numeric_limits<TokenId>::max()};
+  std::unique_ptr<double[]> masses_;  // of all tokens, or null: list_ has the set
+  std::vector<Candidate> list_;
+  double total_ = 0;  // mass that top-k left
 };
 
 template <typename Logit>
 absl::StatusOr<TokenId> Sample(std::span<const Logit> logits, const SamplingParams& params,
                                Uniform uniform) {
   Row<Logit> row(logits, params);
-  if (auto status = row.Prepare(); !status.ok()) return status;
-  return params.temperature < kGreedyBelow ? row.Greedy() : row.Draw(uniform);
+  if (auto status = row.FindMax(); !status.ok()) return status;
+  if (params.temperature < kGreedyBelow) return row.Greedy();
+  row.Prepare();
+  return row.Draw(uniform);
 }
 
 template <typename Logit>
 absl::StatusOr<std::vector<uint64_t>> Masses(std::span<const Logit> logits,
                                              const SamplingParams& params) {
   Row<Logit> row(logits, params);
-  if (auto status = row.Prepare(); !status.ok()) return status;
+  if (auto status = row.FindMax(); !status.ok()) return status;
   std::vector<uint64_t> masses(logits.size());
   if (params.temperature < kGreedyBelow) {
-    masses[row.Greedy()] = uint64_t{1} << 32;
+    masses[static_cast<size_t>(row.Greedy())] = uint64_t{1} << 32;
   } else {
-    for (size_t id = 0; id < masses.size(); ++id) masses[id] = row.Mass(id);
+    row.Prepare();
+    row.ForEach([&](size_t id, double mass) { masses[id] = static_cast<uint64_t>(mass); });
   }
   return masses;
 }
