@@ -1,5 +1,5 @@
-// Runs chosen tokens through a loaded model and shows what comes out: for tests of the model alone,
-// without engine or sampler.
+// Runs chosen tokens through a loaded model and shows what comes out: for tests and measurements of
+// the model alone, without engine or sampler.
 #ifndef BATON_MODEL_MODEL_HARNESS_H_
 #define BATON_MODEL_MODEL_HARNESS_H_
 

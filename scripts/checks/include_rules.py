@@ -37,7 +37,7 @@ ONLY = {
 }
 
 # Programs, the worker process (both roles over one shell) and tests across packages join everything.
-JOINS = r"(.*/)?[a-z_]*main\.(h|cc)|worker/worker_(node|server)\.(h|cc)|tests/.*|deploy/.*"
+JOINS = r"(.*/)?[a-z_]*main\.(h|cc)|worker/worker_(node|server)\.(h|cc)|benchmarks/.*|tests/.*|deploy/.*"
 
 # Header prefix -> (library of //bazel, folders that may use it; None: all).
 _GRPC = {"common/rpc", "worker", "prefill_worker", "decode_worker", "router", "client", "gateway", "proto"}

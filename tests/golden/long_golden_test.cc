@@ -1,22 +1,17 @@
 // All 27 cases on both backends, the full distribution of one against the other, and perplexity.
-#include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "gguf/gguf_reader.h"
 #include "gtest/gtest.h"
 #include "model/model_harness.h"
 #include "tests/golden/comparison.h"
 #include "tests/golden/environment.h"
 #include "tests/golden/oracle.h"
-#include "text/tokenizer.h"
-#include "text/vocab_from_gguf.h"
+#include "tests/golden/perplexity.h"
 
 namespace baton::golden {
 namespace {
@@ -76,38 +71,6 @@ TEST(LongGoldenTest, AllCasesAgreeWithTheOracleAndTheBackendsWithEachOther) {
   EXPECT_LE(full_kl, 2 * kMaxMeanKl);  // the whole vocabulary, tails included
 }
 
-std::vector<TokenId> TokensOf(const std::string& text_path) {
-  std::ifstream file(text_path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), {});
-  const auto gguf = GgufReader::Open(ModelPath());
-  EXPECT_TRUE(gguf.ok()) << gguf.status();
-  auto vocab = VocabDataFromGguf(**gguf);
-  EXPECT_TRUE(vocab.ok()) << vocab.status();
-  vocab->pre_tokenizer = "gpt-2";  // the published numbers split runs of digits as GPT-2 does
-  const auto tokenizer = Tokenizer::Create(*vocab);
-  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
-  return *(*tokenizer)->Encode(text, SpecialTokenMode::kAsText);
-}
-
-// exp of the mean negative log likelihood, each window scored from its second token.
-double Perplexity(const std::vector<TokenId>& tokens, uint32_t window, ModelHarness& harness) {
-  double nll = 0;
-  size_t scored = 0;
-  for (size_t begin = 0; begin < tokens.size(); begin += window) {
-    const size_t end = std::min(begin + window, tokens.size());
-    size_t next = begin + 1;
-    harness.Restart();
-    harness.RunAll({tokens.begin() + static_cast<ptrdiff_t>(begin),
-                    tokens.begin() + static_cast<ptrdiff_t>(end)},
-                   kChunk, 0, [&](const std::vector<double>& logits) {
-                     if (next == end) return;
-                     nll += LogSumExp(logits) - logits[static_cast<size_t>(tokens[next++])];
-                     ++scored;
-                   });
-  }
-  return std::exp(nll / static_cast<double>(scored));
-}
-
 TEST(LongGoldenTest, PerplexityOfTwoTexts) {
   BATON_NEEDS_MODEL_AND_ORACLES();
   const auto cases = ReadPerplexityCases(OracleFolder());
@@ -115,9 +78,10 @@ TEST(LongGoldenTest, PerplexityOfTwoTexts) {
   const auto cpu = Harness("cpu");
   ASSERT_NE(cpu, nullptr);
   for (const PerplexityCase& one : *cases) {
-    const std::vector<TokenId> tokens = TokensOf(one.text_path);
-    ASSERT_EQ(tokens.size(), one.tokens) << one.text_path;
-    const double perplexity = Perplexity(tokens, one.window, *cpu);
+    const auto tokens = TokensOfText(*cpu->model().file, one.text_path);
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    ASSERT_EQ(tokens->size(), one.tokens) << one.text_path;
+    const double perplexity = Perplexity(*tokens, one.window, *cpu);
     const double error = perplexity / one.perplexity - 1;
     std::cout << one.text_path << ", windows of " << one.window << ": " << perplexity << " ("
               << one.perplexity << ", " << 100 * error << " %)\n";

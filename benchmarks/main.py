@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""./bench: runs suites and prints one JSON object: the machine, its ceilings and a row per figure."""
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+
+import processes
+import serving
+import speed
+
+SUITES = ("limits", "speed", "transfer", "handoff", "interference")
+
+
+def limits():
+    """Rows of what this machine can do at most."""
+    return serving.program_rows(["bin/machine-ceilings"])
+
+
+def peers_folder():
+    script = os.path.join(os.environ.get("BATON_SHARED", ""), "peers/llama-cpp")
+    if not os.path.exists(script):
+        sys.exit("bench: --peers needs the folder peers/ of BATON_SHARED")
+    return subprocess.check_output([script], stdin=subprocess.DEVNULL, text=True).strip()
+
+
+def cpu_name():
+    with open("/proc/cpuinfo", encoding="utf-8") as info:
+        return next((l.split(":")[1].strip() for l in info if l.startswith("model name")), "unknown")
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="./bench")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES) + "; all when none is named")
+    parser.add_argument("--llama-cpp", metavar="DIR", default=os.environ.get("BATON_LLAMA_CPP"),
+                        help="the folder with llama.cpp's programs")
+    parser.add_argument("--peers", action="store_true", help="builds llama.cpp, instead of --llama-cpp")
+    parser.add_argument("--openvino", metavar="CMD", help="what measures OpenVINO GenAI")
+    parser.add_argument("--rows", metavar="NAME,...", help="of the suite speed; * stands for any characters")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each side")
+    parser.add_argument("--json", "--out", metavar="FILE", help="keeps what is printed")
+    args = parser.parse_args(arguments)
+    unknown = [s for s in args.suites if s not in SUITES]
+    if unknown:
+        parser.error(f"unknown suite {unknown[0]}; there are: {' '.join(SUITES)}")
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    args.suites = args.suites or list(SUITES)
+    patterns = args.rows.split(",") if args.rows else []
+    if patterns and "speed" not in args.suites:
+        parser.error("--rows chooses rows of the suite speed")
+    args.rows, unknown = speed.chosen(patterns, speed.all_rows())
+    if unknown:
+        parser.error(f"no row is named {unknown[0]}")
+    return args
+
+
+def run_suite(suite, args, run):
+    if suite == "speed":
+        return speed.measure(args.rows, run)
+    return {"transfer": serving.transfer, "handoff": serving.handoff, "interference": serving.interference}[suite](run)
+
+
+def report(args, ceilings, rows):
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
+                            check=False).stdout.strip()
+    return {"cpu": cpu_name(), "cores": processes.threads(), "ceilings": ceilings,
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "load_average": os.getloadavg()[0], "commit": commit, "commands": [" ".join(["./bench", *sys.argv[1:]])],
+            "rows": rows}
+
+
+def main():
+    args = parse(sys.argv[1:])
+    ceilings = limits()
+    folder = args.llama_cpp or (peers_folder() if args.peers else None)
+    run = speed.Run(args.rounds, {row["name"]: row["value"] for row in ceilings}, folder, args.openvino)
+    rows, failures = [], 0
+    for suite in args.suites:
+        if suite == "limits":
+            continue  # measured above: every suite's rows need them
+        try:
+            rows += run_suite(suite, args, run)
+        except processes.Failed as failed:
+            print(f"bench: {suite}: {failed}", file=sys.stderr)
+            failures += 1
+    text = json.dumps(report(args, ceilings, rows), indent=1)
+    print(text)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as out:
+            out.write(text + "\n")
+    missed = [row for row in rows if row.get("pass") is False]
+    for row in missed:
+        print(f"bench: {row['name']} misses its bound" + (f": {row['note']}" if "note" in row else ""),
+              file=sys.stderr)
+    return 1 if failures or missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

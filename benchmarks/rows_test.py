@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""What peers print, which rows there are, and what a row says when something is missing. Runs no peer."""
+import json
+import os
+import unittest
+from unittest import mock
+
+import llama_cpp
+import models
+import processes
+import serving_rows
+import speed
+import step_bench
+import step_rows
+
+BENCH = '[{"build_commit": "1", "n_prompt": 512, "n_gen": 0, "avg_ts": 199.5, "samples_ts": [199.5]}]'
+BATCHED = ('some text\n{"n_kv_max": 1536, "pp": 64, "tg": 32, "pl": 16, "speed_pp": 300.0, "speed_tg": 143.25, '
+           '"speed": 170.0}\n')
+CEILINGS = {"maddubs_all_threads": 100.0, "memory_read_all_threads": 20.0}
+
+
+class FakeBench:
+    """Every step takes 10 ms."""
+
+    def run(self, request):
+        steps = request["sequences"][0].get("max_tokens", 1)
+        return {"steps": [[0.01 * (i + 1), 1] for i in range(steps)], "sequences": [[0.01, 0.01 * steps]],
+                "macs": {"Q4_1": 500_000_000}, "bytes": 160_000_000}
+
+
+class FakeLlama(llama_cpp.LlamaCpp):
+    RATES = {"on": 300.0, "off": 400.0}
+
+    def __init__(self):
+        super().__init__("/peer", 2)
+        self.asked = []
+
+    def _rate(self, model, workload, setting):
+        self.asked.append(setting)
+        return self.RATES[setting[1]]
+
+
+class FakeRun:
+    rounds, ceilings, openvino, threads = 3, CEILINGS, None, 2
+
+    def __init__(self, llama=None):
+        self.llama = llama
+
+    def model(self, name):
+        return f"/models/{name}"
+
+    def step_bench(self, _name):
+        return FakeBench()
+
+    def close(self):
+        pass
+
+
+class Output(unittest.TestCase):
+    def test_llama_bench(self):
+        self.assertEqual(llama_cpp.parse_bench(BENCH), 199.5)
+        for wrong in ("[]", "", BENCH[:-1] + ", {}]"):
+            with self.assertRaises(ValueError):
+                llama_cpp.parse_bench(wrong)
+
+    def test_llama_batched_bench(self):
+        self.assertEqual(llama_cpp.parse_batched_bench(BATCHED), 143.25)
+        for wrong in ("", BATCHED + BATCHED):
+            with self.assertRaises(ValueError):
+                llama_cpp.parse_batched_bench(wrong)
+
+    def test_openvino(self):
+        text = json.dumps({"rows": [{"streams": 1, "prefill_tok_s": 1, "decode_tok_s": 2, "whole_tok_s": 9},
+                                    {"streams": 16, "prefill_tok_s": 8, "decode_tok_s": 3, "whole_tok_s": 9}]})
+        self.assertEqual(serving_rows.parse_openvino(text),
+                         {"openvino_prefill": 1, "openvino_decode": 2, "openvino_batch16": 3})
+
+
+class Peer(unittest.TestCase):
+    def test_both_sides_have_the_same_threads_and_kv_type(self):
+        for workload in (llama_cpp.Prefill(512), llama_cpp.Decode(0, 128), llama_cpp.Batch(16, 64, 32)):
+            command = " ".join(workload.command("m", 2))
+            self.assertIn("-t 2", command)
+            self.assertIn("-ctk f16 -ctv f16", command)
+
+    def test_settings_are_tried_once_and_the_best_is_kept(self):
+        llama = FakeLlama()
+        self.assertEqual(llama.rate("m", llama_cpp.Decode(0, 128)), 400)
+        self.assertEqual(llama.rate("m", llama_cpp.Decode(0, 128)), 400)
+        self.assertEqual(llama.asked, [("-fa", "on"), ("-fa", "off"), ("-fa", "off"), ("-fa", "off")])
+        self.assertTrue(llama.described("m", llama_cpp.Decode(0, 128)).endswith("-fa off"))
+        llama.rate("m", llama_cpp.Decode(512, 128))
+        self.assertEqual(len(llama.asked), 7)
+
+
+class Models(unittest.TestCase):
+    def test_every_format_is_made_of_the_same_numbers(self):
+        with mock.patch.dict(os.environ, BATON_CACHE="/cache"):
+            (f16, first), (q8_0, second) = models.commands("q8_0", "Q", "in")
+            self.assertEqual(models.commands("f16", "Q", "in"), [(f16, first)])
+        self.assertEqual(first, ["Q", "--allow-requantize", "in", f16 + ".part", "F16"])
+        self.assertEqual(second, ["Q", "--allow-requantize", f16, q8_0 + ".part", "Q8_0"])
+
+    def test_without_the_peer_nothing_is_made(self):
+        with mock.patch.dict(os.environ, BATON_CACHE="/proc/nothing", BATON_MODEL="m"), mock.patch("os.makedirs"):
+            self.assertEqual(models.path_of("q4_1", None), "m")
+            with self.assertRaises(processes.Failed):
+                models.path_of("q4_0", None)
+
+
+class Rows(unittest.TestCase):
+    ROW = step_rows.StepRow("decode", "q4_1", step_bench.Decode(1, 1, 10), llama_cpp.Decode(0, 10), 0.2,
+                            bandwidth=True)
+
+    def test_the_table_is_complete_and_names_are_unique(self):
+        names = [name for row in speed.all_rows() for name in row.names]
+        self.assertEqual(len(names), len(set(names)))
+        table = ([f"prefill_512_{f}" for f in ("q4_1", "q4_0", "q8_0", "f16")] +
+                 [f"decode_short_{f}" for f in ("q4_1", "q4_0", "q8_0", "f16")] +
+                 [f"{row}_{f}" for f in ("q4_1", "q4_0")
+                  for row in ("decode_1024", "batch16_short", "batch16_512", "serve16_tokens", "serve16_ttft")] +
+                 ["openvino_prefill", "openvino_decode", "openvino_batch16", "split_vs_unified_16",
+                  "shared_core_speed", "shared_core_p99"])
+        self.assertEqual(set(table) - set(names), set())
+
+    def test_names_choose_rows(self):
+        rows, unknown = speed.chosen(["prefill_512_q4_1", "shared_core_*", "nothing"], speed.all_rows())
+        self.assertEqual([row.names[0] for row in rows], ["prefill_512_q4_1", "shared_core_speed"])
+        self.assertEqual(unknown, ["nothing"])
+
+    def test_a_decode_row_counts_from_the_first_step(self):
+        row, = self.ROW.run(FakeRun(FakeLlama()))
+        self.assertAlmostEqual(row["value"], 100)  # 10 steps of 10 ms
+        self.assertAlmostEqual(row["ratio"], 0.25)
+        self.assertAlmostEqual(row["compute_share"], 0.05)
+        self.assertAlmostEqual(row["bandwidth_share"], 0.08)
+        self.assertEqual((row["pass"], row["passed_by"]), (True, "ratio"))
+
+    def test_a_row_without_its_peer_says_so_and_does_not_pass(self):
+        row, = self.ROW.run(FakeRun())
+        self.assertAlmostEqual(row["value"], 100)
+        self.assertEqual((row["pass"], row["note"]), (False, step_rows.NO_PEER))
+        rows = speed.measure([serving_rows.OpenVino()], FakeRun())
+        self.assertEqual([(row["pass"], row["note"]) for row in rows],
+                         [(False, "no peer: --openvino was not given")] * 3)
+
+    def test_a_file_that_cannot_be_loaded_fails_its_row_alone(self):
+        run = FakeRun(FakeLlama())
+        with mock.patch.object(run, "step_bench", side_effect=processes.Failed("no Q4_0")):
+            self.assertEqual(speed.measure([self.ROW], run),
+                             [{"name": "decode", "note": "no Q4_0", "bound": 0.2, "pass": False}])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,71 @@
+"""./bench speed: all rows, which of them are wanted, and running them."""
+import fnmatch
+import sys
+
+import exact_rows
+import llama_cpp
+import models
+import processes
+import serving_rows
+import step_bench
+import step_rows
+
+
+class Run:
+    """What the rows of one run share."""
+
+    def __init__(self, rounds, ceilings, llama_folder=None, openvino=None):
+        self.rounds, self.ceilings, self.openvino = rounds, ceilings, openvino
+        self.threads = processes.threads()
+        self.llama_folder = llama_folder
+        self.llama = llama_cpp.LlamaCpp(llama_folder, self.threads) if llama_folder else None
+        self._bench, self._bench_model = None, None
+
+    def model(self, name):
+        return models.path_of(name, self.llama_folder)
+
+    def step_bench(self, name):
+        """The engine on this format's file. One is loaded at a time."""
+        if self._bench_model != name:
+            self.close()
+            self._bench = step_bench.StepBench(self.model(name), self.threads).__enter__()
+            self._bench_model = name
+        return self._bench
+
+    def close(self):
+        if self._bench is not None:
+            self._bench.__exit__(None, None, None)
+        self._bench, self._bench_model = None, None
+
+
+def all_rows():
+    for model in ("q4_1", "q4_0", "q8_0", "f16"):
+        yield from step_rows.bounded_rows(model)
+    yield from step_rows.further_rows()
+    yield step_rows.SharedCore()
+    yield from serving_rows.rows()
+    yield exact_rows.Exactness()
+
+
+def chosen(patterns, rows):
+    """Those of which a name matches one of `patterns` (all without any), and what matches nothing."""
+    rows = list(rows)
+    if not patterns:
+        return rows, []
+    unknown = [p for p in patterns if not any(fnmatch.fnmatch(n, p) for row in rows for n in row.names)]
+    return [r for r in rows if any(fnmatch.fnmatch(n, p) for n in r.names for p in patterns)], unknown
+
+
+def measure(rows, run):
+    """The JSON rows. One that cannot be measured says why and the next goes on."""
+    measured = []
+    for row in rows:
+        print(f"bench: {', '.join(row.names)}", file=sys.stderr)
+        try:
+            measured += row.run(run)
+        except processes.Failed as failed:
+            print(f"bench: {', '.join(row.names)}: {failed}", file=sys.stderr)
+            measured += row.failed(str(failed))
+            run.close()
+    run.close()
+    return measured
