@@ -16,7 +16,7 @@
 #include "text/vocab_from_gguf.h"
 
 ABSL_FLAG(std::string, model, "", "GGUF file");
-ABSL_FLAG(std::string, backend, "cpu", "cpu, cpu-scalar or reference");
+ABSL_FLAG(std::string, backend, "cpu", "cpu, cpu-TIER or reference");
 ABSL_FLAG(uint32_t, threads, 2, "threads");
 ABSL_FLAG(uint32_t, positions, 10240, "room for so many tokens in all");
 ABSL_FLAG(uint32_t, max_rows, 2048, "the largest step");

@@ -18,15 +18,18 @@ absl::StatusOr<std::unique_ptr<kernels::Backend>> CreateBackend(const LoadOption
     return absl::InvalidArgumentError("threads is " + std::to_string(options.threads) +
                                       ", not in 1..256");
   }
-  if (options.backend == "cpu" || options.backend == "cpu-scalar") {
-    const bool scalar = options.backend == "cpu-scalar";
-    return kernels::cpu::CreateCpuBackend(
-        {.threads = options.threads,
-         .tier = scalar ? kernels::cpu::TierChoice::kScalar : kernels::cpu::TierChoice::kBest});
+  constexpr std::string_view kTierPrefix = "cpu-";
+  const bool names_tier =
+      options.backend.starts_with(kTierPrefix) && options.backend.size() > kTierPrefix.size();
+  if (names_tier || options.backend == "cpu") {
+    kernels::cpu::CpuOptions cpu;
+    cpu.threads = options.threads;
+    if (names_tier) cpu.tier = options.backend.substr(kTierPrefix.size());
+    return kernels::cpu::CreateCpuBackend(cpu);
   }
   if (options.backend == "reference") return kernels::CreateReferenceBackend(options.threads);
   return absl::InvalidArgumentError("unknown backend '" + options.backend +
-                                    "' (cpu, cpu-scalar, reference)");
+                                    "' (cpu, cpu-TIER, reference)");
 }
 
 kernels::RopeSpec RopeOf(const ModelConfig& config) {

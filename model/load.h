@@ -18,7 +18,7 @@ namespace baton::model {
 
 struct LoadOptions {
   std::string path;
-  std::string backend = "cpu";  // "cpu", "cpu-scalar" (the same bits, slowly) or "reference"
+  std::string backend = "cpu";  // "cpu", "cpu-TIER" (tiers.h; the same bits) or "reference"
   uint32_t threads = 1;         // 1..256; no effect on results
   uint32_t block_size = 16;     // slots of a KV block
   uint32_t context = 0;         // lowers the model's own context length; 0: as the file says
@@ -38,8 +38,8 @@ struct LoadedModel {
 };
 
 // Blocks for as long as packing takes. NOT_FOUND: no such file. INVALID_ARGUMENT: not a valid
-// model, or a bad option. UNIMPLEMENTED: a valid model that Baton cannot run. Errors name the file
-// and the key, tensor or option.
+// model, or a bad option. UNIMPLEMENTED: a valid model that Baton cannot run. UNAVAILABLE: the
+// processor lacks what the tier needs. Errors name the file and the key, tensor or option.
 absl::StatusOr<LoadedModel> Load(const LoadOptions& options);
 
 }  // namespace baton::model

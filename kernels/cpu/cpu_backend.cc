@@ -16,6 +16,7 @@
 #include "kernels/cpu/norm.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/tiers.h"
 #include "kernels/cpu/weight.h"
 
 namespace baton::kernels::cpu {
@@ -211,6 +212,19 @@ class CpuBackend final : public Backend {
   Countdowns countdowns_;  // of the operation that runs
 };
 
+absl::StatusOr<const Tier*> ChooseTier(std::string_view name) {
+  if (name.empty()) return &BestTier();
+  const TierEntry* entry = FindTier(name);
+  if (entry == nullptr) {
+    return absl::InvalidArgumentError("this build has no tier '" + std::string(name) + "'");
+  }
+  if (!entry->runs) {
+    return absl::UnavailableError("tier " + std::string(name) + " needs a processor with " +
+                                  entry->needs);
+  }
+  return entry->tier;
+}
+
 uint32_t UsableProcessors() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
@@ -225,13 +239,9 @@ uint64_t Synchronisations(const Backend& backend) {
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options) {
-  const bool has_avx2 = CpuHasAvx2();
-  if (options.tier == TierChoice::kAvx2 && !has_avx2) {
-    return absl::UnavailableError("this processor has no AVX2, FMA and F16C");
-  }
-  const bool scalar = options.tier == TierChoice::kScalar || !has_avx2;
+  BATON_ASSIGN_OR_RETURN(const Tier* tier, ChooseTier(options.tier));
   const uint32_t threads = options.threads > 0 ? options.threads : UsableProcessors();
-  return std::make_unique<CpuBackend>(scalar ? ScalarTier() : Avx2Tier(), threads);
+  return std::make_unique<CpuBackend>(*tier, threads);
 }
 
 }  // namespace baton::kernels::cpu

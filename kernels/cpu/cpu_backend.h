@@ -3,23 +3,21 @@
 #define BATON_KERNELS_CPU_CPU_BACKEND_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 
 namespace baton::kernels::cpu {
 
-enum class TierChoice {
-  kBest,    // what the processor has
-  kScalar,  // for tests
-  kAvx2,    // UNAVAILABLE where the processor lacks it
-};
-
 struct CpuOptions {
   uint32_t threads = 0;  // 0: one per processor this process may use
-  TierChoice tier = TierChoice::kBest;
+  // The name of an instruction tier (tiers.h); empty: the best that the processor runs. The bits
+  // are the same.
+  std::string tier;
 };
 
+// INVALID_ARGUMENT: this build has no tier of that name. UNAVAILABLE: the processor lacks it.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options);
 
 // How often the threads of a `cpu` backend have waited for one another: once for each piece of work

@@ -1,14 +1,15 @@
-// Speed of the kernels alone on one thread: GMAC/s by rows of activations, with the weights in
-// cache and streamed from memory.
+// Speed of the kernels alone on one thread, tier by tier: GMAC/s by rows of activations, with the
+// weights in cache and streamed from memory. kernel_bench [TIER...]: only these.
 #include <time.h>
 
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <random>
 
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/testing.h"
-#include "kernels/cpu/tier.h"
+#include "kernels/cpu/tiers.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -16,6 +17,8 @@ namespace {
 constexpr uint32_t kBlocks = 18;  // 576 inputs
 constexpr uint32_t kInputs = kBlocks * kBlock;
 constexpr uint32_t kMaxRows = 64;
+constexpr uint32_t kRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 64};
+constexpr size_t kStreamedBytes = size_t{64} << 20;
 
 // Processor time of this thread: other processes cost caches, not minutes.
 double Now() {
@@ -47,109 +50,174 @@ struct Inputs {
   std::vector<int16_t> q16 = std::vector<int16_t>(x.size(), 7777);
   std::vector<float> scale = std::vector<float>(x.size() / kBlock, 0.1f);
   std::vector<int32_t> centre = std::vector<int32_t>(x.size() / kBlock, -8 * 32 * 77);
-  std::vector<std::byte> panel = std::vector<std::byte>(kInputs * kPanel * 4 + 8192);
+  std::vector<std::byte> weights = std::vector<std::byte>(kStreamedBytes + 65536, std::byte{3});
   std::vector<float> out = std::vector<float>(size_t{kMaxRows} * kPanel);
 };
 
+using PanelCall = std::function<void(const std::byte* panel)>;
+
 template <typename Q>
-std::function<void()> Quantized(void (*kernel)(const QuantizedPanel<Q>&), Inputs& in,
-                                const std::vector<Q>& q, uint32_t rows) {
+PanelCall Quantized(void (*kernel)(const QuantizedPanel<Q>&), Inputs& in, const std::vector<Q>& q,
+                    uint32_t rows) {
   QuantizedPanel<Q> args;
-  args.panel = reinterpret_cast<const uint8_t*>(in.panel.data());
   args.blocks = kBlocks;
   args.in = {q.data(), kInputs, in.scale.data(), in.scale.data(), in.centre.data(), kBlocks};
   args.rows = rows;
   args.out = in.out.data();
   args.out_stride = kPanel;
-  return [=] { kernel(args); };
+  return [=](const std::byte* panel) mutable {
+    args.panel = reinterpret_cast<const uint8_t*>(panel);
+    kernel(args);
+  };
 }
 
 template <typename B>
-std::function<void()> Dense(void (*kernel)(const DensePanel<B>&), Inputs& in, const B* const* run,
-                            uint32_t rows) {
+PanelCall Dense(void (*kernel)(const DensePanel<B>&), Inputs& in, uint32_t rows) {
   DensePanel<B> args;
   args.a = in.x.data();
   args.a_stride = kInputs;
-  args.runs = run;
   args.run = args.k = kInputs;
   args.b_stride = kPanel;
   args.rows = rows;
   args.out = in.out.data();
   args.out_stride = kPanel;
-  return [=] { kernel(args); };
+  return [=](const std::byte* panel) mutable {
+    const B* run = reinterpret_cast<const B*>(panel);
+    args.runs = &run;
+    kernel(args);
+  };
 }
 
-void Print(const char* name, const std::function<std::function<void()>(uint32_t)>& with_rows) {
-  std::printf("%-8s", name);
-  for (uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 64u}) {
-    const double seconds = SecondsPerCall(with_rows(rows));
-    std::printf(" %6.1f", rows * kInputs * kPanel / seconds * 1e-9);
+struct Format {
+  const char* name;
+  size_t panel_bytes;
+  std::function<PanelCall(const Tier&, Inputs&, uint32_t rows)> call;
+};
+
+const Format kFormats[] = {
+    {"Q4_0", kBlocks * sizeof(PanelQ4_0),
+     [](const Tier& tier, Inputs& in, uint32_t rows) {
+       return Quantized(tier.linear_q4_0, in, in.q8, rows);
+     }},
+    {"Q4_1", kBlocks * sizeof(PanelQ4_1),
+     [](const Tier& tier, Inputs& in, uint32_t rows) {
+       return Quantized(tier.linear_q4_1, in, in.q8, rows);
+     }},
+    {"Q8_0", kBlocks * sizeof(PanelQ8_0),
+     [](const Tier& tier, Inputs& in, uint32_t rows) {
+       return Quantized(tier.linear_q8_0, in, in.q16, rows);
+     }},
+    {"F16", kInputs* kPanel * sizeof(uint16_t),
+     [](const Tier& tier, Inputs& in, uint32_t rows) { return Dense(tier.dense_half, in, rows); }},
+    {"BF16", kInputs* kPanel * sizeof(BFloat16),
+     [](const Tier& tier, Inputs& in, uint32_t rows) {
+       return Dense(tier.dense_bfloat16, in, rows);
+     }},
+    {"F32", kInputs* kPanel * sizeof(float),
+     [](const Tier& tier, Inputs& in, uint32_t rows) { return Dense(tier.dense_float, in, rows); }},
+};
+
+double SecondsInCache(const PanelCall& call, const Inputs& in) {
+  return SecondsPerCall([&] { call(in.weights.data()); });
+}
+
+double SecondsStreamed(const PanelCall& call, const Inputs& in, size_t panel_bytes) {
+  const size_t panels = kStreamedBytes / panel_bytes;
+  double best = 1e9;
+  for (int round = 0; round < 7; ++round) {
+    const double begin = Now();
+    for (size_t i = 0; i < panels; ++i) call(in.weights.data() + i * panel_bytes);
+    best = std::min(best, Now() - begin);
   }
-  std::printf("\n");
+  return best / static_cast<double>(panels);
 }
 
-// One pass over 64 MB of Q4_1 panels.
-void PrintStreamed(const Tier& tier, Inputs& in) {
-  constexpr size_t kPanels = (size_t{64} << 20) / (kBlocks * sizeof(PanelQ4_1));
-  const std::vector<std::byte> weights(kPanels * kBlocks * sizeof(PanelQ4_1) + 65536, std::byte{3});
-  std::printf("Q4_1 streamed from memory\n%-8s", "");
-  for (uint32_t rows : {1u, 2u, 3u, 4u, 8u, 16u, 32u, 64u}) {
-    QuantizedPanel<int8_t> args;
-    args.blocks = kBlocks;
-    args.in = {in.q8.data(), kInputs, in.scale.data(), in.scale.data(), nullptr, kBlocks};
-    args.rows = rows;
-    args.out = in.out.data();
-    args.out_stride = kPanel;
-    double best = 1e9;
-    for (int round = 0; round < 15; ++round) {
-      const double begin = Now();
-      for (size_t panel = 0; panel < kPanels; ++panel) {
-        args.panel =
-            reinterpret_cast<const uint8_t*>(weights.data()) + panel * kBlocks * sizeof(PanelQ4_1);
-        tier.linear_q4_1(args);
+void PrintFormat(const Format& format, const std::vector<const Tier*>& tiers, Inputs& in) {
+  for (const bool streamed : {false, true}) {
+    for (const Tier* tier : tiers) {
+      std::printf("%-5s %-8s %-8s", format.name, tier->name, streamed ? "streamed" : "in cache");
+      for (const uint32_t rows : kRowCounts) {
+        const PanelCall call = format.call(*tier, in, rows);
+        const double seconds =
+            streamed ? SecondsStreamed(call, in, format.panel_bytes) : SecondsInCache(call, in);
+        std::printf(" %6.1f", rows * kInputs * kPanel / seconds * 1e-9);
+        std::fflush(stdout);
       }
-      best = std::min(best, Now() - begin);
+      std::printf("\n");
     }
-    std::printf(" %u: %.1f (%.1f GB/s)", rows, kPanels * rows * kInputs * kPanel / best * 1e-9,
-                kPanels * kBlocks * sizeof(PanelQ4_1) / best * 1e-9);
   }
-  std::printf("\n");
 }
 
-void Run(const Tier& tier) {
-  Inputs in;
-  const auto* half = reinterpret_cast<const uint16_t*>(in.panel.data());
-  const auto* bfloat16 = reinterpret_cast<const BFloat16*>(in.panel.data());
-  const auto* single = reinterpret_cast<const float*>(in.panel.data());
-  std::printf(
-      "%s, GMAC/s\nrows          1      2      3      4      5      6      7      8     64\n",
-      tier.name);
-  Print("Q4_0", [&](uint32_t rows) { return Quantized(tier.linear_q4_0, in, in.q8, rows); });
-  Print("Q4_1", [&](uint32_t rows) { return Quantized(tier.linear_q4_1, in, in.q8, rows); });
-  Print("Q8_0", [&](uint32_t rows) { return Quantized(tier.linear_q8_0, in, in.q16, rows); });
-  Print("F16", [&](uint32_t rows) { return Dense(tier.dense_half, in, &half, rows); });
-  Print("BF16", [&](uint32_t rows) { return Dense(tier.dense_bfloat16, in, &bfloat16, rows); });
-  Print("F32", [&](uint32_t rows) { return Dense(tier.dense_float, in, &single, rows); });
+// One block of 16 tokens: scores of a head of 64, and 256 keys times 16 of its dimensions.
+void PrintAttention(const Tier& tier, Inputs& in) {
+  const auto* half = reinterpret_cast<const uint16_t*>(in.weights.data());
+  const std::vector<const uint16_t*> runs(kSegment / 16, half);
+  std::printf("attention %-8s", tier.name);
+  for (const uint32_t rows : {1u, 3u, 12u}) {
+    DensePanel<uint16_t> scores{in.x.data(),   64,     runs.data(),         64, 16, rows, 64, 16,
+                                in.out.data(), kPanel, DenseStore::kReplace};
+    double seconds = SecondsPerCall([&] { tier.dense_half(scores); });
+    std::printf("  %u queries: scores %.1f", rows, rows * 64 * kPanel / seconds * 1e-9);
+    DensePanel<uint16_t> values{
+        in.x.data(),   kSegment, runs.data(),         16, 64, rows, kSegment, 16,
+        in.out.data(), kPanel,   DenseStore::kReplace};
+    seconds = SecondsPerCall([&] { tier.dense_half(values); });
+    std::printf(" values %.1f", rows * kSegment * kPanel / seconds * 1e-9);
+  }
+  std::printf(" GMAC/s\n");
+}
+
+void PrintElementwise(const Tier& tier, Inputs& in) {
   std::vector<float> sums(in.scale.size());
-  QuantizeRows<int8_t> quantize{in.x.data(),      kInputs, kMaxRows,        kBlocks,
-                                in.q8.data(),     kInputs, in.scale.data(), sums.data(),
-                                in.centre.data(), kBlocks};
-  double seconds = SecondsPerCall([&] { tier.quantize_int8(quantize); });
-  std::printf("quantize int8 %.3f ns per value\n", seconds * 1e9 / (kMaxRows * kInputs));
-  seconds = SecondsPerCall(
-      [&] { tier.swiglu(in.x.data(), in.x.data() + 4096, 4096, in.x.data() + 8192); });
-  std::printf("swiglu %.3f ns per value\n", seconds * 1e9 / 4096);
+  QuantizeRows<int8_t> q8{in.x.data(), kInputs,         kMaxRows,    kBlocks,          in.q8.data(),
+                          kInputs,     in.scale.data(), sums.data(), in.centre.data(), kBlocks};
+  QuantizeRows<int16_t> q16{in.x.data(), kInputs,         kMaxRows, kBlocks, in.q16.data(),
+                            kInputs,     in.scale.data(), nullptr,  nullptr, kBlocks};
+  const auto each = [](size_t values, const std::function<void()>& call) {
+    return SecondsPerCall(call) * 1e9 / static_cast<double>(values);
+  };
+  const std::vector<float> scores(in.x.begin(), in.x.begin() + kSegment);
+  std::vector<float> out(4096);
+  SoftmaxState state{1, 1};
+  std::printf("ns per value %-8s", tier.name);
+  std::printf("  int8 %.3f", each(size_t{kMaxRows} * kInputs, [&] { tier.quantize_int8(q8); }));
+  std::printf("  int16 %.3f", each(size_t{kMaxRows} * kInputs, [&] { tier.quantize_int16(q16); }));
+  std::printf("  swiglu %.3f", each(out.size(), [&] {
+                tier.swiglu(in.x.data(), in.x.data() + 4096, out.size(), out.data());
+              }));
+  std::printf("  softmax of 256 %.3f", each(kSegment, [&] {
+                std::memcpy(out.data(), scores.data(), kSegment * sizeof(float));
+                tier.softmax(out.data(), kSegment, 0.125f);
+              }));
+  std::printf("  merge of 64 %.3f\n", each(64, [&] {
+                tier.merge(&state, out.data(), {0.5f, 1}, in.x.data(), 64);
+              }));
+}
+
+std::vector<const Tier*> ChosenTiers(int argc, char** argv) {
+  std::vector<const Tier*> tiers;
+  for (const TierEntry& entry : Tiers()) {
+    bool chosen = argc < 2;
+    for (int i = 1; i < argc; ++i) chosen |= std::strcmp(argv[i], entry.tier->name) == 0;
+    if (chosen && entry.runs) tiers.push_back(entry.tier);
+  }
+  return tiers;
+}
+
+void Run(const std::vector<const Tier*>& tiers) {
+  Inputs in;
+  std::printf("GMAC/s, rows          ");
+  for (const uint32_t rows : kRowCounts) std::printf(" %6u", rows);
+  std::printf("\n");
+  for (const Format& format : kFormats) PrintFormat(format, tiers, in);
+  for (const Tier* tier : tiers) PrintAttention(*tier, in);
+  for (const Tier* tier : tiers) PrintElementwise(*tier, in);
 }
 
 }  // namespace
 }  // namespace baton::kernels::cpu
 
-int main() {
-  if (baton::kernels::cpu::CpuHasAvx2()) {
-    baton::kernels::cpu::Run(baton::kernels::cpu::Avx2Tier());
-    baton::kernels::cpu::Inputs in;
-    baton::kernels::cpu::PrintStreamed(baton::kernels::cpu::Avx2Tier(), in);
-  }
-  baton::kernels::cpu::Run(baton::kernels::cpu::ScalarTier());
+int main(int argc, char** argv) {
+  baton::kernels::cpu::Run(baton::kernels::cpu::ChosenTiers(argc, argv));
   return 0;
 }

@@ -114,11 +114,6 @@ struct Tier {
                 const float* next_values, uint32_t n);
 };
 
-const Tier& ScalarTier();
-// Only where CpuHasAvx2().
-const Tier& Avx2Tier();
-bool CpuHasAvx2();
-
 }  // namespace baton::kernels::cpu
 
 #endif  // BATON_KERNELS_CPU_TIER_H_

@@ -1,6 +1,4 @@
 // Every tier gives the bits of the scalar tier.
-#include "kernels/cpu/tier.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -9,8 +7,10 @@
 #include <limits>
 #include <random>
 
+#include "kernels/cpu/dot/stand_ins.h"
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/testing.h"
+#include "kernels/cpu/tiers.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -20,17 +20,49 @@ bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
-class TierTest : public testing::Test {
+// A tier to compare with the scalar one.
+struct Subject {
+  Tier tier;
+  bool runs = false;
+  std::string needs;
+};
+
+std::vector<Subject> Subjects() {
+  std::vector<Subject> subjects;
+  for (const TierEntry& entry : Tiers()) {
+    if (entry.tier != FindTier("scalar")->tier) {
+      subjects.push_back({*entry.tier, entry.runs, entry.needs});
+    }
+  }
+  Tier evex = *FindTier("avxvnni")->tier;
+  evex.name = "avxvnni_by_evex";
+  evex.linear_q4_0 = EvexLinearQ4_0;
+  evex.linear_q4_1 = EvexLinearQ4_1;
+  evex.linear_q8_0 = EvexLinearQ8_0;
+  subjects.push_back({evex, FindTier("avx512")->runs, FindTier("avx512")->needs});
+  Tier model = *FindTier("avxvnni")->tier;
+  model.name = "avxvnni_by_model";
+  model.linear_q4_0 = ModelLinearQ4_0;
+  model.linear_q4_1 = ModelLinearQ4_1;
+  model.linear_q8_0 = ModelLinearQ8_0;
+  subjects.push_back({model, FindTier("avx2")->runs, FindTier("avx2")->needs});
+  return subjects;
+}
+
+class TierTest : public testing::TestWithParam<Subject> {
  protected:
   void SetUp() override {
-    if (!CpuHasAvx2()) GTEST_SKIP() << "this processor has no AVX2";
+    if (!GetParam().runs) GTEST_SKIP() << "this processor lacks " << GetParam().needs;
   }
   size_t Below(size_t n) { return random_() % n; }
 
   std::mt19937_64 random_{42};
-  const Tier& scalar_ = ScalarTier();
-  const Tier& avx2_ = Avx2Tier();
+  const Tier& scalar_ = *FindTier("scalar")->tier;
+  const Tier tier_ = GetParam().tier;
 };
+
+INSTANTIATE_TEST_SUITE_P(Tiers, TierTest, testing::ValuesIn(Subjects()),
+                         [](const auto& subject) { return std::string(subject.param.tier.name); });
 
 template <typename Q>
 struct Quantized {
@@ -97,9 +129,9 @@ void FillNibbles(std::mt19937_64& random, PanelNibbles& nibbles) {
   }
 }
 
-TEST_F(TierTest, LinearQ4_0OnRandomPanelsOfAnyHeight) {
+TEST_P(TierTest, LinearQ4_0OnRandomPanelsOfAnyHeight) {
   for (uint32_t round = 0; round < 60; ++round) {
-    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 19),
+    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 29),
                          static_cast<uint32_t>(1 + Below(48)));
     const auto x = RandomFloats(random_, in.q.size());
     scalar_.quantize_int8(in.Target(x));
@@ -111,13 +143,13 @@ TEST_F(TierTest, LinearQ4_0OnRandomPanelsOfAnyHeight) {
     }
     const bool add = round % 2 == 0;
     EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q4_0, panel.data(), in, add),
-                          RunPanel(avx2_.linear_q4_0, panel.data(), in, add)))
+                          RunPanel(tier_.linear_q4_0, panel.data(), in, add)))
         << "rows " << in.rows << " blocks " << in.blocks;
   }
 }
 
 // The extremes that 16-bit accumulators must hold: all nibbles 15 or 0, all activations +-127.
-TEST_F(TierTest, LinearQ4_0DoesNotSaturate) {
+TEST_P(TierTest, LinearQ4_0DoesNotSaturate) {
   for (int nibble : {15, 0}) {
     for (int activation : {127, -127}) {
       Quantized<int8_t> in(5, 3);
@@ -128,7 +160,7 @@ TEST_F(TierTest, LinearQ4_0DoesNotSaturate) {
         for (uint16_t& d : block.scale) d = FloatToHalf(1);
       }
       const auto expected = static_cast<float>(3 * 32 * (nibble - 8) * activation);
-      for (const Tier* tier : {&scalar_, &avx2_}) {
+      for (const Tier* tier : {&scalar_, &tier_}) {
         for (float value : RunPanel(tier->linear_q4_0, panel.data(), in)) {
           EXPECT_EQ(value, expected);
         }
@@ -137,9 +169,9 @@ TEST_F(TierTest, LinearQ4_0DoesNotSaturate) {
   }
 }
 
-TEST_F(TierTest, LinearQ4_1OnRandomPanelsOfAnyHeight) {
+TEST_P(TierTest, LinearQ4_1OnRandomPanelsOfAnyHeight) {
   for (uint32_t round = 0; round < 60; ++round) {
-    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 19),
+    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 29),
                          static_cast<uint32_t>(1 + Below(48)));
     const auto x = RandomFloats(random_, in.q.size());
     scalar_.quantize_int8(in.Target(x));
@@ -151,13 +183,13 @@ TEST_F(TierTest, LinearQ4_1OnRandomPanelsOfAnyHeight) {
     }
     const bool add = round % 2 == 0;
     EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q4_1, panel.data(), in, add),
-                          RunPanel(avx2_.linear_q4_1, panel.data(), in, add)))
+                          RunPanel(tier_.linear_q4_1, panel.data(), in, add)))
         << "rows " << in.rows << " blocks " << in.blocks;
   }
 }
 
 // The largest sums that 16-bit accumulators must hold: all weights 15, all activations +-127.
-TEST_F(TierTest, LinearQ4_1DoesNotSaturate) {
+TEST_P(TierTest, LinearQ4_1DoesNotSaturate) {
   for (int sign : {1, -1}) {
     Quantized<int8_t> in(5, 3);
     in.Fill(static_cast<int8_t>(127 * sign));
@@ -168,15 +200,15 @@ TEST_F(TierTest, LinearQ4_1DoesNotSaturate) {
       for (uint16_t& m : block.min) m = 0;
     }
     const auto expected = static_cast<float>(sign * 3 * 32 * 15 * 127);
-    for (const Tier* tier : {&scalar_, &avx2_}) {
+    for (const Tier* tier : {&scalar_, &tier_}) {
       for (float value : RunPanel(tier->linear_q4_1, panel.data(), in)) EXPECT_EQ(value, expected);
     }
   }
 }
 
-TEST_F(TierTest, LinearQ8_0OnRandomPanelsOfAnyHeight) {
+TEST_P(TierTest, LinearQ8_0OnRandomPanelsOfAnyHeight) {
   for (uint32_t round = 0; round < 60; ++round) {
-    Quantized<int16_t> in(static_cast<uint32_t>(1 + round % 19),
+    Quantized<int16_t> in(static_cast<uint32_t>(1 + round % 29),
                           static_cast<uint32_t>(1 + Below(48)));
     const auto x = RandomFloats(random_, in.q.size());
     scalar_.quantize_int16(in.Target(x));
@@ -191,11 +223,11 @@ TEST_F(TierTest, LinearQ8_0OnRandomPanelsOfAnyHeight) {
     }
     const bool add = round % 2 == 0;
     EXPECT_TRUE(SameBytes(RunPanel(scalar_.linear_q8_0, panel.data(), in, add),
-                          RunPanel(avx2_.linear_q8_0, panel.data(), in, add)));
+                          RunPanel(tier_.linear_q8_0, panel.data(), in, add)));
   }
 }
 
-TEST_F(TierTest, LinearQ8_0DoesNotOverflow) {
+TEST_P(TierTest, LinearQ8_0DoesNotOverflow) {
   Quantized<int16_t> in(3, 2);
   in.Fill(int16_t{-32767});
   std::vector<PanelQ8_0> panel(20);
@@ -203,7 +235,7 @@ TEST_F(TierTest, LinearQ8_0DoesNotOverflow) {
   for (PanelQ8_0& block : panel) {
     for (uint16_t& d : block.scale) d = FloatToHalf(1);
   }
-  for (const Tier* tier : {&scalar_, &avx2_}) {
+  for (const Tier* tier : {&scalar_, &tier_}) {
     for (float value : RunPanel(tier->linear_q8_0, panel.data(), in)) {
       EXPECT_EQ(value, 2.0f * 32 * 128 * 32767);
     }
@@ -215,7 +247,7 @@ void CompareDense(void (*scalar)(const DensePanel<B>&), void (*other)(const Dens
                   std::mt19937_64& random, const std::vector<B>& pool) {
   for (uint32_t round = 0; round < 200; ++round) {
     DensePanel<B> args;
-    args.rows = static_cast<uint32_t>(1 + random() % 13);
+    args.rows = static_cast<uint32_t>(1 + random() % 27);
     args.k = static_cast<uint32_t>(1 + random() % 150);
     args.run = static_cast<uint32_t>(1 + random() % 40);
     args.b_stride = kPanel + random() % 20;
@@ -240,7 +272,7 @@ void CompareDense(void (*scalar)(const DensePanel<B>&), void (*other)(const Dens
   }
 }
 
-TEST_F(TierTest, DensePanelsOfAnyShape) {
+TEST_P(TierTest, DensePanelsOfAnyShape) {
   const auto floats = RandomFloats(random_, 5000);
   std::vector<uint16_t> halves;
   std::vector<BFloat16> bfloats;
@@ -248,9 +280,9 @@ TEST_F(TierTest, DensePanelsOfAnyShape) {
     halves.push_back(FloatToHalf(value));
     bfloats.push_back(static_cast<BFloat16>(std::bit_cast<uint32_t>(value) >> 16));
   }
-  CompareDense(scalar_.dense_float, avx2_.dense_float, random_, floats);
-  CompareDense(scalar_.dense_half, avx2_.dense_half, random_, halves);
-  CompareDense(scalar_.dense_bfloat16, avx2_.dense_bfloat16, random_, bfloats);
+  CompareDense(scalar_.dense_float, tier_.dense_float, random_, floats);
+  CompareDense(scalar_.dense_half, tier_.dense_half, random_, halves);
+  CompareDense(scalar_.dense_bfloat16, tier_.dense_bfloat16, random_, bfloats);
 }
 
 template <typename Q>
@@ -267,28 +299,28 @@ void CompareQuantize(void (*scalar)(const QuantizeRows<Q>&), void (*other)(const
   EXPECT_TRUE(SameBytes(expected.centre, actual.centre));
 }
 
-TEST_F(TierTest, QuantizationOfOrdinaryTinyHugeAndZeroRows) {
+TEST_P(TierTest, QuantizationOfOrdinaryTinyHugeAndZeroRows) {
   for (float size : {1.0f, 1e-3f, 1e4f, 1e-27f, 1e-38f, 1e37f, 0.0f}) {
     const auto x = RandomFloats(random_, 7 * 10 * kBlock, size);
-    CompareQuantize(scalar_.quantize_int8, avx2_.quantize_int8, x, 7);
-    CompareQuantize(scalar_.quantize_int16, avx2_.quantize_int16, x, 7);
+    CompareQuantize(scalar_.quantize_int8, tier_.quantize_int8, x, 7);
+    CompareQuantize(scalar_.quantize_int16, tier_.quantize_int16, x, 7);
   }
 }
 
-TEST_F(TierTest, QuantizationOfTiesAndExtremes) {
+TEST_P(TierTest, QuantizationOfTiesAndExtremes) {
   std::vector<float> x(kBlock);
   for (uint32_t i = 0; i < kBlock; ++i) x[i] = (static_cast<float>(i) - 15.5f);
   x[0] = 127;
-  CompareQuantize(scalar_.quantize_int8, avx2_.quantize_int8, x, 1);
+  CompareQuantize(scalar_.quantize_int8, tier_.quantize_int8, x, 1);
   x[0] = -32767;
-  CompareQuantize(scalar_.quantize_int16, avx2_.quantize_int16, x, 1);
+  CompareQuantize(scalar_.quantize_int16, tier_.quantize_int16, x, 1);
 }
 
-TEST_F(TierTest, ANonFiniteValueMakesItsBlocksScaleNaN) {
+TEST_P(TierTest, ANonFiniteValueMakesItsBlocksScaleNaN) {
   for (float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     auto x = RandomFloats(random_, 3 * kBlock);
     x[kBlock + 5] = -bad;
-    for (const Tier* tier : {&scalar_, &avx2_}) {
+    for (const Tier* tier : {&scalar_, &tier_}) {
       Quantized<int8_t> bytes(1, 3);
       tier->quantize_int8(bytes.Target(x));
       EXPECT_FALSE(std::isnan(bytes.scale[0]));
@@ -301,7 +333,7 @@ TEST_F(TierTest, ANonFiniteValueMakesItsBlocksScaleNaN) {
   }
 }
 
-TEST_F(TierTest, SwiGluOverTheWholeRange) {
+TEST_P(TierTest, SwiGluOverTheWholeRange) {
   std::vector<float> gate;
   for (float x = -120; x < 120; x += 0.037f) gate.push_back(x);
   gate.insert(gate.end(), {0.0f, -0.0f, 1e-30f, 3e38f, -3e38f});
@@ -309,7 +341,7 @@ TEST_F(TierTest, SwiGluOverTheWholeRange) {
   std::vector<float> expected(gate.size());
   std::vector<float> actual(gate.size());
   scalar_.swiglu(gate.data(), up.data(), gate.size(), expected.data());
-  avx2_.swiglu(gate.data(), up.data(), gate.size(), actual.data());
+  tier_.swiglu(gate.data(), up.data(), gate.size(), actual.data());
   EXPECT_TRUE(SameBytes(expected, actual));
   for (size_t i = 0; i < gate.size(); ++i) {
     const double exact = gate[i] / (1 + std::exp(-static_cast<double>(gate[i]))) * up[i];
@@ -317,7 +349,7 @@ TEST_F(TierTest, SwiGluOverTheWholeRange) {
   }
 }
 
-TEST_F(TierTest, HalvesOfEveryMagnitude) {
+TEST_P(TierTest, HalvesOfEveryMagnitude) {
   std::vector<float> x;
   for (uint32_t bits = 0; bits < 0x7f800000; bits += 4099) {
     float value;
@@ -329,11 +361,11 @@ TEST_F(TierTest, HalvesOfEveryMagnitude) {
   std::vector<uint16_t> expected(x.size());
   std::vector<uint16_t> actual(x.size());
   scalar_.to_half(x.data(), x.size(), expected.data());
-  avx2_.to_half(x.data(), x.size(), actual.data());
+  tier_.to_half(x.data(), x.size(), actual.data());
   EXPECT_TRUE(SameBytes(expected, actual));
 }
 
-TEST_F(TierTest, SoftmaxOfEveryLength) {
+TEST_P(TierTest, SoftmaxOfEveryLength) {
   for (uint32_t n = 1; n <= kSegment; ++n) {
     auto expected = RandomFloats(random_, kSegment, 30);
     // What lies beyond n is never looked at.
@@ -341,7 +373,7 @@ TEST_F(TierTest, SoftmaxOfEveryLength) {
     auto actual = expected;
     const auto scores = expected;
     const SoftmaxState a = scalar_.softmax(expected.data(), n, 0.125f);
-    const SoftmaxState b = avx2_.softmax(actual.data(), n, 0.125f);
+    const SoftmaxState b = tier_.softmax(actual.data(), n, 0.125f);
     EXPECT_EQ(std::memcmp(&a, &b, sizeof a), 0) << n;
     EXPECT_EQ(std::memcmp(expected.data(), actual.data(), n * sizeof(float)), 0) << n;
     double sum = 0;
@@ -350,8 +382,8 @@ TEST_F(TierTest, SoftmaxOfEveryLength) {
   }
 }
 
-TEST_F(TierTest, MergesOfAnyWidth) {
-  for (uint32_t n : {1u, 7u, 8u, 20u, 64u, 129u}) {
+TEST_P(TierTest, MergesOfAnyWidth) {
+  for (uint32_t n : {1u, 7u, 8u, 16u, 20u, 64u, 129u}) {
     for (float gap : {0.0f, 3.0f, -3.0f, 50.0f, 100.0f, -100.0f}) {
       auto expected = RandomFloats(random_, n);
       const auto next = RandomFloats(random_, n);
@@ -359,7 +391,7 @@ TEST_F(TierTest, MergesOfAnyWidth) {
       SoftmaxState a{1.5f, 17.0f};
       SoftmaxState b = a;
       scalar_.merge(&a, expected.data(), {1.5f + gap, 3.0f}, next.data(), n);
-      avx2_.merge(&b, actual.data(), {1.5f + gap, 3.0f}, next.data(), n);
+      tier_.merge(&b, actual.data(), {1.5f + gap, 3.0f}, next.data(), n);
       EXPECT_TRUE(SameBytes(expected, actual));
       EXPECT_EQ(std::memcmp(&a, &b, sizeof a), 0);
     }

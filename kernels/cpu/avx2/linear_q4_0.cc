@@ -20,7 +20,7 @@ struct Q4_0 {
     UNROLL for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < args.blocks; ++b) {
       __m256i dot[kRows][2];
-      if constexpr (kStreams) PrefetchPanel(&panel[b]);
+      if constexpr (kStreams) PrefetchAhead(&panel[b]);
       NibbleDots<kRows>(panel[b].nibbles, q + b * kBlock, args.in.q_stride, dot);
       UNROLL for (int h = 0; h < 2; ++h) {
         const __m256 d = LoadHalf8(panel[b].scale + 8 * h);

@@ -19,7 +19,7 @@ struct Q8_0 {
     UNROLL for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
     for (uint32_t b = 0; b < args.blocks; ++b) {
       __m256i dot[kRows][2];
-      if constexpr (kStreams) Prefetch(&panel[b]);
+      if constexpr (kStreams) PrefetchAhead(&panel[b]);
       BlockDots<kRows>(panel[b], q + b * kBlock, args.in.q_stride, dot);
       UNROLL for (int h = 0; h < 2; ++h) {
         const __m256 d = LoadHalf8(panel[b].scale + 8 * h);
@@ -53,11 +53,6 @@ struct Q8_0 {
         }
       }
     }
-  }
-
-  static BATON_INLINE void Prefetch(const PanelQ8_0* block) {
-    const char* ahead = reinterpret_cast<const char*>(block) + 3072;
-    UNROLL for (int line = 0; line < 544; line += 64) _mm_prefetch(ahead + line, _MM_HINT_T0);
   }
 };
 

@@ -37,15 +37,6 @@ BATON_INLINE __m256i SumOfPairs(__m256i dot) {
   return _mm256_madd_epi16(dot, _mm256_set1_epi16(1));
 }
 
-// Few rows are bound by memory: ask for what lies 3 KB ahead.
-template <typename Panel>
-BATON_INLINE void PrefetchPanel(const Panel* block) {
-  const char* ahead = reinterpret_cast<const char*>(block) + 3072;
-  UNROLL for (size_t line = 0; line < sizeof(Panel); line += 64) {
-    _mm_prefetch(ahead + line, _MM_HINT_T0);
-  }
-}
-
 }  // namespace
 }  // namespace baton::kernels::cpu
 

@@ -1,0 +1,84 @@
+#include <immintrin.h>
+
+#include "kernels/cpu/avx512/avx512.h"
+#include "kernels/cpu/avx512/vector.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+BATON_INLINE __m512 FromBFloat16(__m256i v) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+
+// Columns beyond `lanes` are neither read nor written. `All` knows that there are none.
+struct All {
+  static BATON_INLINE All Of(uint32_t) { return {}; }
+  BATON_INLINE __m512 Load(const float* p) const { return _mm512_loadu_ps(p); }
+  BATON_INLINE __m512 Load(const uint16_t* p) const { return LoadHalf16(p); }
+  BATON_INLINE __m512 Load(const BFloat16* p) const {
+    return FromBFloat16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  BATON_INLINE void Store(float* p, __m512 v) const { _mm512_storeu_ps(p, v); }
+};
+
+struct Some {
+  __mmask16 lanes;
+  static BATON_INLINE Some Of(uint32_t cols) { return {LanesBelow(cols)}; }
+  BATON_INLINE __m512 Load(const float* p) const { return _mm512_maskz_loadu_ps(lanes, p); }
+  BATON_INLINE __m512 Load(const uint16_t* p) const {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, p));
+  }
+  BATON_INLINE __m512 Load(const BFloat16* p) const {
+    return FromBFloat16(_mm256_maskz_loadu_epi16(lanes, p));
+  }
+  BATON_INLINE void Store(float* p, __m512 v) const { _mm512_mask_storeu_ps(p, lanes, v); }
+};
+
+template <typename Columns>
+struct Dense {
+  template <int kRows, bool kStreams, typename B>
+  static BATON_INLINE void Tile(const DensePanel<B>& args, uint32_t first_row) {
+    const Columns columns = Columns::Of(args.cols);
+    const float* a = args.a + first_row * args.a_stride;
+    float* out = args.out + first_row * args.out_stride;
+    const bool continues = args.store == DenseStore::kContinue;
+    __m512 sum[kRows];
+    UNROLL for (int r = 0; r < kRows; ++r) {
+      sum[r] = continues ? columns.Load(out + r * args.out_stride) : _mm512_setzero_ps();
+    }
+    const B* const* run = args.runs;
+    for (uint32_t left = args.k; left > 0; ++run) {
+      const uint32_t count = left < args.run ? left : args.run;
+      const B* b = *run;
+      for (uint32_t k = 0; k < count; ++k, b += args.b_stride, ++a) {
+        const __m512 values = columns.Load(b);
+        UNROLL for (int r = 0; r < kRows; ++r) {
+          sum[r] = _mm512_fmadd_ps(_mm512_set1_ps(a[r * args.a_stride]), values, sum[r]);
+        }
+      }
+      left -= count;
+    }
+    const bool adds = args.store == DenseStore::kAdd;
+    UNROLL for (int r = 0; r < kRows; ++r) {
+      float* p = out + r * args.out_stride;
+      columns.Store(p, adds ? _mm512_add_ps(columns.Load(p), sum[r]) : sum[r]);
+    }
+  }
+
+  template <typename B>
+  static BATON_INLINE void PrefetchNext(const DensePanel<B>&, uint32_t, uint32_t) {}
+};
+
+template <typename B>
+BATON_INLINE void Run(const DensePanel<B>& args) {
+  if (args.cols < kPanel) return ForTiles<Dense<Some>, 12>(args);
+  ForTiles<Dense<All>, 12>(args);
+}
+
+}  // namespace
+
+void Avx512DenseHalf(const DensePanel<uint16_t>& args) { Run(args); }
+void Avx512DenseBFloat16(const DensePanel<BFloat16>& args) { Run(args); }
+void Avx512DenseFloat(const DensePanel<float>& args) { Run(args); }
+
+}  // namespace baton::kernels::cpu
