@@ -1,6 +1,8 @@
 #include "benchmarks/engine_driver.h"
 
 #include <algorithm>
+#include <chrono>
+#include <deque>
 #include <numeric>
 #include <utility>
 
@@ -11,8 +13,6 @@
 
 namespace baton::benchmarks {
 namespace {
-
-constexpr uint32_t kMaxRunning = 256;
 
 std::vector<TokenId> SomeTokens(uint32_t first, uint32_t count, uint32_t vocab_size) {
   std::vector<TokenId> tokens;
@@ -50,18 +50,26 @@ DecoderState StateOf(const BenchSequence& sequence, uint32_t index, uint32_t voc
 }  // namespace
 
 struct EngineDriver::Current {
-  explicit Current(size_t sequences) { timeline.sequences.resize(sequences); }
+  Current(const std::vector<BenchSequence>& wanted, const RunOptions& run_options)
+      : sequences(wanted), options(run_options), left(wanted.size()) {
+    timeline.sequences.resize(wanted.size());
+  }
 
   double Seconds(const Executor& executor) const { return ToSeconds(executor.Now() - started); }
 
+  const std::vector<BenchSequence>& sequences;
+  const RunOptions& options;
   MetricsRegistry registry;
   engine::EngineMetrics metrics{registry};
   std::unique_ptr<engine::Engine> engine;
+  std::vector<TimerHandle> arrivals;
+  std::deque<size_t> waiting;  // arrived, not in the engine
   std::map<engine::SequenceId, size_t> index;
   Time started{};
   Timeline timeline;
   uint32_t tokens = 0;  // since the last step's end
-  size_t running = 0;
+  size_t running = 0;   // in the engine
+  size_t left;          // that have not ended
   absl::Status status;
   std::promise<void> done;
 };
@@ -110,19 +118,17 @@ void EngineDriver::OnLoop(const std::function<void()>& task) {
 }
 
 absl::StatusOr<Timeline> EngineDriver::Run(const std::vector<BenchSequence>& sequences,
-                                           uint32_t step_tokens) {
+                                           const RunOptions& options) {
   if (sequences.empty()) return absl::InvalidArgumentError("no sequence");
-  if (step_tokens > options_.max_rows) {
+  if (options.step_tokens > options_.max_rows) {
     return absl::InvalidArgumentError("step_tokens: more than the largest step");
   }
   absl::Status status;
   std::future<void> done;
   OnLoop([&] {
-    current_ = std::make_unique<Current>(sequences.size());
+    current_ = std::make_unique<Current>(sequences, options);
     done = current_->done.get_future();
-    status = Begin(sequences, step_tokens);
-    if (!status.ok())
-      current_->engine.reset();  // before it starts a step with those that were added
+    status = Begin(sequences, options);
   });
   if (status.ok()) done.wait();
   std::unique_ptr<Current> ran;
@@ -137,31 +143,69 @@ absl::StatusOr<Timeline> EngineDriver::Run(const std::vector<BenchSequence>& seq
 }
 
 absl::Status EngineDriver::Begin(const std::vector<BenchSequence>& sequences,
-                                 uint32_t step_tokens) {
-  const engine::EngineOptions options{.step_tokens = step_tokens,
-                                      .max_running = kMaxRunning,
-                                      .context_length = model_.config.context_length,
-                                      .block_size = model_.layout.block_size};
-  BATON_RETURN_IF_ERROR(options.Validate());
-  current_->engine = std::make_unique<engine::Engine>(
-      options,
-      engine::Engine::Environment{vocab_, loop_, *runner_, pool_, current_->metrics, *this});
-  current_->started = loop_.Now();
-  for (const BenchSequence& sequence : sequences) BATON_RETURN_IF_ERROR(Add(sequence));
+                                 const RunOptions& options) {
+  const engine::EngineOptions engine_options{.step_tokens = options.step_tokens,
+                                             .max_running = options.max_running,
+                                             .context_length = model_.config.context_length,
+                                             .block_size = model_.layout.block_size};
+  BATON_RETURN_IF_ERROR(engine_options.Validate());
+  Current& run = *current_;
+  run.engine = std::make_unique<engine::Engine>(
+      engine_options,
+      engine::Engine::Environment{vocab_, loop_, *runner_, pool_, run.metrics, *this});
+  run.started = loop_.Now();
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (sequences[i].arrival <= 0) {
+      run.waiting.push_back(i);
+      continue;
+    }
+    const auto after =
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(sequences[i].arrival));
+    run.arrivals.push_back(loop_.PostAt(run.started + after, [this, i] { Arrive(i); }));
+  }
+  Admit();
   return absl::OkStatus();
 }
 
-absl::Status EngineDriver::Add(const BenchSequence& sequence) {
+void EngineDriver::Arrive(size_t index) {
+  current_->waiting.push_back(index);
+  Admit();
+}
+
+void EngineDriver::Admit() {
   Current& run = *current_;
-  const auto index = static_cast<uint32_t>(run.running);
+  if (run.options.group > 0 && run.running > 0) return;
+  for (size_t joined = 0; !run.waiting.empty(); ++joined) {
+    if (run.options.group > 0 && joined == run.options.group) return;
+    const size_t index = run.waiting.front();
+    run.waiting.pop_front();
+    const absl::Status status = Add(index);
+    if (!status.ok()) return Fail(status);
+  }
+}
+
+// Those that run go on to their end: a step in flight has the engine as its listener.
+void EngineDriver::Fail(absl::Status status) {
+  Current& run = *current_;
+  if (run.status.ok()) run.status = std::move(status);
+  run.arrivals.clear();
+  run.waiting.clear();
+  run.left = run.running;
+  if (run.left == 0) run.done.set_value();
+}
+
+absl::Status EngineDriver::Add(size_t index) {
+  Current& run = *current_;
+  const BenchSequence& sequence = run.sequences[index];
   BATON_ASSIGN_OR_RETURN(const uint32_t blocks,
                          kv::BlocksNeeded(sequence.prompt, sequence.choices, sequence.max_tokens,
                                           model_.layout.block_size));
   BATON_ASSIGN_OR_RETURN(kv::BlockLease lease,
                          pool_.Take(std::vector<uint32_t>(pool_.num_groups(), blocks)));
+  const auto number = static_cast<uint32_t>(index);
   BATON_ASSIGN_OR_RETURN(
       const engine::SequenceId id,
-      run.engine->Add({.state = StateOf(sequence, index, model_.config.vocab_size),
+      run.engine->Add({.state = StateOf(sequence, number, model_.config.vocab_size),
                        .lease = std::move(lease),
                        .filled = sequence.filled ? sequence.prompt : 0}));
   run.index[id] = index;
@@ -196,18 +240,24 @@ void EngineDriver::OnToken(const engine::TokenEvent& event) {
   SequenceTimes& times = run.timeline.sequences[run.index.at(event.sequence)];
   times.last_token = run.Seconds(loop_);
   if (times.first_token == 0) times.first_token = times.last_token;
-  if (event.last) --run.running;
+  if (event.last) Ended();
 }
 
 void EngineDriver::OnSequenceFailed(engine::SequenceId, absl::Status status) {
-  current_->status = std::move(status);
+  if (current_->status.ok()) current_->status = std::move(status);
+  Ended();
+}
+
+void EngineDriver::Ended() {
   --current_->running;
+  --current_->left;
 }
 
 void EngineDriver::OnStepEnd() {
   Current& run = *current_;
   run.timeline.steps.push_back({run.Seconds(loop_), std::exchange(run.tokens, 0)});
-  if (run.running == 0) run.done.set_value();
+  if (run.left == 0) return run.done.set_value();
+  Admit();
 }
 
 }  // namespace baton::benchmarks

@@ -32,15 +32,24 @@ struct BenchSequence {
   uint32_t max_tokens = 1;  // sampled, by each choice; end tokens are ignored
   uint32_t choices = 1;
   SamplingParams sampling = {};
+  double arrival = 0;  // seconds after the run began
+};
+
+struct RunOptions {
+  uint32_t step_tokens = 512;  // of a step at most, up to max_rows
+  uint32_t max_running = 256;  // choices
+  // 0: a sequence joins when it arrives. Else request-level batching, which no worker does: so many
+  // that wait join together once nothing runs.
+  uint32_t group = 0;
 };
 
 struct StepEnd {
-  double seconds = 0;   // since the sequences were added
+  double seconds = 0;   // since the run began
   uint32_t tokens = 0;  // sampled
 };
 
 struct SequenceTimes {
-  double first_token = 0;  // seconds since the sequences were added
+  double first_token = 0;  // seconds since the run began
   double last_token = 0;
 };
 
@@ -66,9 +75,10 @@ class EngineDriver : private engine::Engine::Listener {
                                                               const Options& options);
   ~EngineDriver() override;
 
-  // All at once, with steps of at most `step_tokens` (up to max_rows), until each has ended.
-  // INVALID_ARGUMENT, RESOURCE_EXHAUSTED: they cannot run. A sequence's failure is the run's.
-  absl::StatusOr<Timeline> Run(const std::vector<BenchSequence>& sequences, uint32_t step_tokens);
+  // Until each has ended. INVALID_ARGUMENT, RESOURCE_EXHAUSTED: they cannot run. The first failure
+  // is the run's.
+  absl::StatusOr<Timeline> Run(const std::vector<BenchSequence>& sequences,
+                               const RunOptions& options);
 
  private:
   struct Current;  // one Run
@@ -76,8 +86,12 @@ class EngineDriver : private engine::Engine::Listener {
   EngineDriver(model::LoadedModel& model, const Vocab& vocab, std::unique_ptr<kv::KvArena> arena,
                const Options& options);
   void OnLoop(const std::function<void()>& task);
-  absl::Status Begin(const std::vector<BenchSequence>& sequences, uint32_t step_tokens);
-  absl::Status Add(const BenchSequence& sequence);
+  absl::Status Begin(const std::vector<BenchSequence>& sequences, const RunOptions& options);
+  void Arrive(size_t index);
+  void Admit();
+  absl::Status Add(size_t index);
+  void Fail(absl::Status status);
+  void Ended();
   void AddWork(const std::vector<BenchSequence>& sequences, Timeline& timeline) const;
 
   void OnLayerReady(engine::SequenceId, uint32_t, uint32_t) override {}

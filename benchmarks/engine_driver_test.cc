@@ -33,7 +33,10 @@ class EngineDriverTest : public ::testing::Test {
   }
 
   Timeline Run(const std::vector<BenchSequence>& sequences, uint32_t step_tokens) {
-    auto timeline = driver_->Run(sequences, step_tokens);
+    return Run(sequences, RunOptions{.step_tokens = step_tokens});
+  }
+  Timeline Run(const std::vector<BenchSequence>& sequences, const RunOptions& options) {
+    auto timeline = driver_->Run(sequences, options);
     EXPECT_TRUE(timeline.ok()) << timeline.status();
     return *std::move(timeline);
   }
@@ -77,11 +80,29 @@ TEST_F(EngineDriverTest, ChoicesShareTheirPromptsBlocks) {
   EXPECT_EQ(one.steps.back().tokens, 4u);
 }
 
+TEST_F(EngineDriverTest, AGroupJoinsWhenTheOneBeforeHasEnded) {
+  const std::vector<BenchSequence> three = {
+      {.max_tokens = 9}, {.max_tokens = 3}, {.max_tokens = 9}};
+  const Timeline grouped = Run(three, {.step_tokens = 64, .group = 2});
+  EXPECT_EQ(grouped.steps.size(), 9 + 9u);
+  EXPECT_GT(grouped.sequences[2].first_token, grouped.sequences[0].last_token);
+  const Timeline joined = Run(three, {.step_tokens = 64, .max_running = 2});
+  EXPECT_EQ(joined.steps.size(), 3 + 9u);
+  EXPECT_LT(joined.sequences[2].first_token, joined.sequences[0].last_token);
+}
+
+TEST_F(EngineDriverTest, ASequenceThatArrivesLaterStartsLater) {
+  const Timeline timeline =
+      Run({{.max_tokens = 2}, {.max_tokens = 2, .arrival = 0.02}}, {.step_tokens = 64});
+  EXPECT_GE(timeline.sequences[1].first_token, 0.02);
+}
+
 TEST_F(EngineDriverTest, WhatDoesNotFitIsAnErrorAndTheNextRunGoesOn) {
-  EXPECT_FALSE(driver_->Run({{.prompt = 40}, {.prompt = kPositions}}, 64).ok());
-  EXPECT_FALSE(driver_->Run({}, 64).ok());
-  EXPECT_FALSE(driver_->Run({{.prompt = 0}}, 64).ok());
-  EXPECT_FALSE(driver_->Run({{.prompt = 40}}, 257).ok());
+  EXPECT_FALSE(driver_->Run({{.prompt = 40}, {.prompt = kPositions}}, {.step_tokens = 64}).ok());
+  EXPECT_FALSE(driver_->Run({}, {.step_tokens = 64}).ok());
+  EXPECT_FALSE(driver_->Run({{.prompt = 0}}, {.step_tokens = 64}).ok());
+  EXPECT_FALSE(driver_->Run({{.prompt = 40}}, {.step_tokens = 257}).ok());
+  EXPECT_FALSE(driver_->Run({{.prompt = 40}}, {.step_tokens = 0}).ok());
   EXPECT_EQ(Run({{.prompt = 40}}, 64).steps.size(), 1u);
 }
 

@@ -20,6 +20,8 @@
 ABSL_FLAG(std::string, model, "", "GGUF file");
 ABSL_FLAG(std::string, oracles, "", "folder with the published numbers of that file");
 ABSL_FLAG(uint32_t, threads, 2, "threads");
+ABSL_FLAG(std::vector<std::string>, figures, (std::vector<std::string>{"tier", "kl", "perplexity"}),
+          "which of these");
 
 namespace baton::benchmarks {
 namespace {
@@ -56,6 +58,7 @@ std::vector<uint64_t> BitsOf(ModelHarness& harness, std::string& kv) {
   for (uint32_t i = 0; i < kTierPrompt; ++i) {
     prompt.push_back(static_cast<TokenId>(i * 7919 % harness.model().config.vocab_size));
   }
+  harness.Restart();
   harness.RunAll(prompt, kChunk, 0, keep);
   for (uint32_t step = 0; step < kTierSteps; ++step) {
     harness.Run({{0, {static_cast<TokenId>(step)}}});
@@ -102,9 +105,18 @@ absl::Status PrintPerplexity(const std::string& oracles, ModelHarness& cpu) {
 absl::Status RunAll() {
   const std::string oracles = absl::GetFlag(FLAGS_oracles);
   BATON_ASSIGN_OR_RETURN(const auto cpu, Harness("cpu"));
-  BATON_RETURN_IF_ERROR(PrintTier(*cpu));
-  BATON_RETURN_IF_ERROR(PrintKl(oracles, *cpu));
-  return PrintPerplexity(oracles, *cpu);
+  for (const std::string& figure : absl::GetFlag(FLAGS_figures)) {
+    if (figure == "tier") {
+      BATON_RETURN_IF_ERROR(PrintTier(*cpu));
+    } else if (figure == "kl") {
+      BATON_RETURN_IF_ERROR(PrintKl(oracles, *cpu));
+    } else if (figure == "perplexity") {
+      BATON_RETURN_IF_ERROR(PrintPerplexity(oracles, *cpu));
+    } else {
+      return absl::InvalidArgumentError("--figures: no such figure: " + figure);
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 
+import claims
 import processes
 import serving
 import speed
 
-SUITES = ("limits", "speed", "transfer", "handoff", "interference")
+SUITES = ("limits", "speed", "claims", "transfer", "handoff", "interference")
 
 
 def limits():
@@ -60,7 +61,8 @@ def parse(arguments):
 def run_suite(suite, args, run):
     if suite == "speed":
         return speed.measure(args.rows, run)
-    return {"transfer": serving.transfer, "handoff": serving.handoff, "interference": serving.interference}[suite](run)
+    return {"claims": claims.measure, "transfer": serving.transfer, "handoff": serving.handoff,
+            "interference": serving.interference}[suite](run)
 
 
 def report(args, ceilings, rows):

@@ -26,7 +26,7 @@ namespace {
 
 absl::StatusOr<Timeline> RunLine(const std::string& line, EngineDriver& driver) {
   BATON_ASSIGN_OR_RETURN(const StepRequest request, ParseStepRequest(line));
-  return driver.Run(request.sequences, request.step_tokens);
+  return driver.Run(request.sequences, request.options);
 }
 
 absl::Status Serve() {

@@ -1,6 +1,7 @@
 """bin/step-bench: the engine's own steps on one model, and what a workload's answer means."""
 import json
 import subprocess
+import time
 
 import figures
 import processes
@@ -13,12 +14,13 @@ class StepBench:
         self.command = ["bin/step-bench", f"--model={model}", f"--threads={threads}", *flags]
 
     def __enter__(self):
+        start = time.monotonic()
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if not line:
             raise processes.Failed("Baton cannot load it: " + self.process.communicate()[1].strip()[-300:])
-        self.ready = json.loads(line)
+        self.ready, self.ready_s = json.loads(line), time.monotonic() - start
         return self
 
     def __exit__(self, *_):

@@ -20,9 +20,10 @@ absl::Status Read(const std::string& key, const json& value, uint32_t& to) {
   return absl::OkStatus();
 }
 
-absl::Status Read(const std::string& key, const json& value, float& to) {
+template <typename Float>
+absl::Status ReadReal(const std::string& key, const json& value, Float& to) {
   if (!value.is_number()) return Bad(key + ": not a number");
-  to = value.get<float>();
+  to = value.get<Float>();
   return absl::OkStatus();
 }
 
@@ -32,8 +33,9 @@ absl::Status ReadField(const std::string& key, const json& value, BenchSequence&
   if (key == "prompt") return Read(key, value, out.prompt);
   if (key == "max_tokens") return Read(key, value, out.max_tokens);
   if (key == "choices") return Read(key, value, out.choices);
-  if (key == "temperature") return Read(key, value, out.sampling.temperature);
-  if (key == "top_p") return Read(key, value, out.sampling.top_p);
+  if (key == "temperature") return ReadReal(key, value, out.sampling.temperature);
+  if (key == "top_p") return ReadReal(key, value, out.sampling.top_p);
+  if (key == "arrival") return ReadReal(key, value, out.arrival);
   if (key == "top_k") {
     uint32_t top_k = 0;
     BATON_RETURN_IF_ERROR(Read(key, value, top_k));
@@ -72,7 +74,11 @@ absl::StatusOr<StepRequest> ParseStepRequest(const std::string& line) {
     if (key == "sequences") {
       BATON_RETURN_IF_ERROR(ReadSequences(value, request.sequences));
     } else if (key == "step_tokens") {
-      BATON_RETURN_IF_ERROR(Read(key, value, request.step_tokens));
+      BATON_RETURN_IF_ERROR(Read(key, value, request.options.step_tokens));
+    } else if (key == "max_running") {
+      BATON_RETURN_IF_ERROR(Read(key, value, request.options.max_running));
+    } else if (key == "group") {
+      BATON_RETURN_IF_ERROR(Read(key, value, request.options.group));
     } else {
       return Bad("no such field: " + key);
     }

@@ -10,9 +10,13 @@ namespace {
 TEST(StepBenchIoTest, ARequestNamesItsSequences) {
   const auto request = ParseStepRequest(
       R"({"sequences": [{"count": 2, "prompt": 7, "filled": true, "max_tokens": 3},)"
-      R"( {"choices": 4, "temperature": 0.5, "top_k": 40, "top_p": 0.9}], "step_tokens": 64})");
+      R"( {"choices": 4, "temperature": 0.5, "top_k": 40, "top_p": 0.9, "arrival": 1.5}], )"
+      R"("step_tokens": 64, "max_running": 8, "group": 4})");
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ(request->step_tokens, 64u);
+  EXPECT_EQ(request->options.step_tokens, 64u);
+  EXPECT_EQ(request->options.max_running, 8u);
+  EXPECT_EQ(request->options.group, 4u);
+  EXPECT_EQ(request->sequences.back().arrival, 1.5);
   ASSERT_EQ(request->sequences.size(), 3u);
   EXPECT_EQ(request->sequences[1].prompt, 7u);
   EXPECT_TRUE(request->sequences[1].filled);
