@@ -5,6 +5,7 @@ import random
 import statistics
 
 import figures
+import operation_rows
 import processes
 import serving
 import step_bench
@@ -144,9 +145,18 @@ class Quantisation:
         return min((row for row in rows if row["window"] == self.WINDOW), key=lambda row: len(row["tokens"]))["value"]
 
 
+class Fusion:
+    """Residual and norm inside the product before them: what of a layer can still be had both ways."""
+
+    names = ("claim_fused_1", "claim_fused_64")
+
+    def run(self, run):
+        return operation_rows.fusion_rows(run)
+
+
 def measure(run):
     rows = []
-    for claim in (Batching(), Sharing(), Reservation(), Quantisation()):
+    for claim in (Batching(), Sharing(), Reservation(), Quantisation(), Fusion()):
         try:
             rows += claim.run(run)
         except processes.Failed as failed:

@@ -5,6 +5,7 @@ import sys
 import exact_rows
 import llama_cpp
 import models
+import operation_rows
 import processes
 import serving_rows
 import step_bench
@@ -42,6 +43,7 @@ def all_rows():
     for model in ("q4_1", "q4_0", "q8_0", "f16"):
         yield from step_rows.bounded_rows(model)
     yield from step_rows.further_rows()
+    yield from (operation_rows.Operations(model) for model in operation_rows.MODELS)
     yield step_rows.SharedCore()
     yield from serving_rows.rows()
     yield exact_rows.Exactness()
@@ -52,8 +54,13 @@ def chosen(patterns, rows):
     rows = list(rows)
     if not patterns:
         return rows, []
-    unknown = [p for p in patterns if not any(fnmatch.fnmatch(n, p) for row in rows for n in row.names)]
-    return [r for r in rows if any(fnmatch.fnmatch(n, p) for n in r.names for p in patterns)], unknown
+    unknown = [p for p in patterns if not any(_meets(n, p) for row in rows for n in row.names)]
+    return [r for r in rows if any(_meets(n, p) for n in r.names for p in patterns)], unknown
+
+
+def _meets(name, pattern):
+    """Either side may stand for several names."""
+    return fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(pattern, name)
 
 
 def measure(rows, run):
