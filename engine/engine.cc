@@ -48,6 +48,30 @@ void UseBlocks(kv::BlockTable& table, kv::BlockState state, StepItem& item, Step
   item.block_tables = table.Prefix(end);
 }
 
+StepOutlook OutlookOf(const std::vector<Candidate>& candidates) {
+  StepOutlook outlook;
+  for (const Candidate& c : candidates) {
+    if (c.decoding) {
+      outlook.decodes.AddDecode(c.position);
+    } else if (c.started) {
+      outlook.prompt_start = std::max(outlook.prompt_start, c.position);
+    }
+  }
+  return outlook;
+}
+
+StepWork WorkOf(const std::vector<ScheduledItem>& plan) {
+  StepWork work;
+  for (const ScheduledItem& item : plan) {
+    if (item.decoding) {
+      work.AddDecode(item.position);
+    } else {
+      work.AddPrompt(item.position, item.tokens);
+    }
+  }
+  return work;
+}
+
 std::string Indexed(uint32_t choice, const char* field) {
   return "choices[" + std::to_string(choice) + "]." + field;
 }
@@ -66,7 +90,7 @@ absl::Status EngineOptions::Validate() const {
 }
 
 Engine::Engine(const EngineOptions& options, const Environment& environment)
-    : options_(options), env_(environment) {
+    : options_(options), env_(environment), planner_({options.step_tokens, options.planned_step}) {
   BATON_CHECK(options.Validate().ok());
   env_.runner.SetListener(this);
   UpdateGauges();
@@ -176,9 +200,7 @@ void Engine::SetWaitingForRoom(uint32_t requests) {
 }
 
 EngineLoad Engine::Load() const {
-  EngineLoad load{.waiting = waiting_for_room_,
-                  .prefill_tokens_per_second = rates_.prefill_tokens_per_second(),
-                  .decode_step_seconds = rates_.decode_step_seconds()};
+  EngineLoad load{.waiting = waiting_for_room_, .step_times = planner_.model().times()};
   for (const auto& [id, sequence] : sequences_) {
     if (sequence->held() || sequence->over()) continue;
     ++(sequence->started ? load.running : load.waiting);
@@ -186,10 +208,16 @@ EngineLoad Engine::Load() const {
     for (const Choice& choice : sequence->choices()) {
       if (choice.finished()) continue;
       if (sequence->started) ++load.choices;
-      if (sequence->in_prompt() || choice.decoding()) continue;
-      load.queued_prefill_tokens += choice.pending();
+      if (sequence->in_prompt()) continue;
+      if (!choice.decoding()) {
+        load.queued_prefill_tokens += choice.pending();
+      } else if (sequence->started) {
+        load.decodes.AddDecode(choice.computed());
+      }
     }
   }
+  load.prefill_tokens_per_second = planner_.PromptTokensPerSecond(load.decodes);
+  load.decode_step_seconds = planner_.DecodeStepSeconds(load.decodes);
   return load;
 }
 
@@ -232,6 +260,7 @@ std::vector<Candidate> Engine::Candidates() const {
         .sequence = id, .admitted_at = sequence->admitted_at(), .started = sequence->started};
     if (sequence->in_prompt()) {
       const bool forks = sequence->mode() == SequenceMode::kGenerate;
+      candidate.position = sequence->computed();
       candidate.pending = sequence->pending();
       candidate.last_step = sequence->choices().front().last_step;
       candidate.rows = forks ? static_cast<uint32_t>(sequence->choices().size()) : 1;
@@ -241,6 +270,7 @@ std::vector<Candidate> Engine::Candidates() const {
     for (const Choice& choice : sequence->choices()) {
       if (choice.finished()) continue;
       candidate.choice = choice.index();
+      candidate.position = choice.computed();
       candidate.pending = choice.pending();
       candidate.decoding = choice.decoding();
       candidate.last_step = choice.last_step;
@@ -251,13 +281,14 @@ std::vector<Candidate> Engine::Candidates() const {
 }
 
 void Engine::StartStep() {
-  std::vector<ScheduledItem> plan = PlanStep(
-      Candidates(), {.tokens = options_.step_tokens,
-                     .prefill_beside_decodes = rates_.PrefillBesideDecodes(options_.step_tokens),
-                     .max_running = options_.max_running});
+  std::vector<Candidate> candidates = Candidates();
+  StepBudget budget = planner_.Budget(OutlookOf(candidates));
+  budget.max_running = options_.max_running;
+  std::vector<ScheduledItem> plan = PlanStep(std::move(candidates), budget);
   if (plan.empty()) return;
+  const StepWork work = WorkOf(plan);
   Step step = BuildStep(plan);
-  in_flight_ = InFlight{step.id, std::move(plan), PinBlocks(step), env_.executor.Now()};
+  in_flight_ = InFlight{step.id, std::move(plan), work, PinBlocks(step), env_.executor.Now()};
   env_.runner.Submit(std::move(step));
 }
 
@@ -332,7 +363,7 @@ void Engine::OnStepDone(StepResult result) {
   BATON_CHECK(in_flight_.has_value() && in_flight_->id == result.id);
   const InFlight step = std::move(*in_flight_);
   in_flight_.reset();
-  RecordStep(step);
+  RecordStep(step, result.status.ok());
   if (result.status.ok()) BATON_CHECK(result.items.size() == step.items.size());
   for (size_t i = 0; i < step.items.size(); ++i) {
     FinishItem(step.items[i], result.status.ok() ? std::move(result.items[i])
@@ -393,16 +424,14 @@ void Engine::Fail(SequenceId id, const absl::Status& status) {
   if (!node.empty()) env_.listener.OnSequenceFailed(id, status);
 }
 
-void Engine::RecordStep(const InFlight& step) {
-  uint32_t prefill_tokens = 0;
-  uint32_t decode_rows = 0;
-  for (const ScheduledItem& item : step.items) {
-    (item.decoding ? decode_rows : prefill_tokens) += item.tokens;
-  }
+void Engine::RecordStep(const InFlight& step, bool ran) {
   const Duration took = env_.executor.Now() - step.started;
-  rates_.Record(prefill_tokens, decode_rows, took);
-  env_.metrics.prompt_tokens.Increment(prefill_tokens);
+  env_.metrics.prompt_tokens.Increment(step.work.prompt_tokens);
   env_.metrics.step_seconds.Observe(ToSeconds(took));
+  if (!ran) return;
+  const double predicted = planner_.model().Predict(step.work);
+  if (predicted > 0) env_.metrics.step_prediction_ratio.Observe(ToSeconds(took) / predicted);
+  planner_.Record(step.work, took);
 }
 
 Sequence* Engine::Find(SequenceId id) {

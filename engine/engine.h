@@ -12,18 +12,21 @@
 #include "absl/status/statusor.h"
 #include "common/decoder_state.h"
 #include "common/executor.h"
+#include "common/step_times.h"
+#include "common/time.h"
 #include "engine/engine_metrics.h"
 #include "engine/model_runner.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
-#include "engine/step_rates.h"
+#include "engine/step_planner.h"
 #include "kv/block_pool.h"
 #include "text/vocab.h"
 
 namespace baton::engine {
 
 struct EngineOptions {
-  uint32_t step_tokens = 64;      // token budget of a step
+  uint32_t step_tokens = 64;      // most tokens of a step
+  Duration planned_step{0};       // of prompts alone; zero: filled. See StepPlannerOptions
   uint32_t max_running = 64;      // choices that decode or prefill at once; others wait by age
   uint32_t context_length = 0;    // of the model; required
   uint32_t block_size = 16;       // slots of a KV block, power of two
@@ -52,8 +55,10 @@ struct EngineLoad {
   uint32_t choices = 0;                  // of those, that are not over
   uint32_t waiting = 0;                  // added, not started
   uint64_t queued_prefill_tokens = 0;    // of running and waiting ones, still to be computed
-  double prefill_tokens_per_second = 0;  // measured; 0: not yet
-  double decode_step_seconds = 0;        // measured; 0: not yet
+  StepWork decodes{};                    // of the batch's next step
+  StepTimes step_times{};                // fitted to the steps so far
+  double prefill_tokens_per_second = 0;  // predicted as things stand; 0: nothing is measured yet
+  double decode_step_seconds = 0;        // StepPlanner::DecodeStepSeconds
 };
 
 class Engine final : public ModelRunner::Listener {
@@ -103,6 +108,8 @@ class Engine final : public ModelRunner::Listener {
   // Requests that wait for blocks at the owner's, so that Load and the gauges count them.
   void SetWaitingForRoom(uint32_t requests);
   EngineLoad Load() const;
+  // Prompt tokens of a step without decodes, as things stand.
+  uint32_t PromptsOfAStep() const { return planner_.PromptsAlone(0); }
   // Brings the gauges up to date; the engine does after each step and change of its own. Call it
   // after taking or freeing blocks elsewhere.
   void UpdateGauges();
@@ -116,6 +123,7 @@ class Engine final : public ModelRunner::Listener {
   struct InFlight {
     StepId id = 0;
     std::vector<ScheduledItem> items;
+    StepWork work;
     kv::BlockPin pin;
     Time started;
   };
@@ -144,7 +152,7 @@ class Engine final : public ModelRunner::Listener {
   void Emit(const std::vector<TokenEvent>& events);
   void Emit(const TokenEvent& event);
   void Fail(SequenceId id, const absl::Status& status);
-  void RecordStep(const InFlight& step);
+  void RecordStep(const InFlight& step, bool ran);
   Sequence* Find(SequenceId id);
 
   const EngineOptions options_;
@@ -154,7 +162,7 @@ class Engine final : public ModelRunner::Listener {
   std::optional<InFlight> in_flight_;
   SequenceId next_sequence_ = 1;
   StepId next_step_ = 1;
-  StepRates rates_;
+  StepPlanner planner_;
   uint32_t waiting_for_room_ = 0;
   TimerHandle turn_;  // at now: cancelled with the engine, unlike a posted task
   bool turn_pending_ = false;

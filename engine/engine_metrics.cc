@@ -35,7 +35,13 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry)
       step_seconds(registry
                        .AddHistogram("baton_step_seconds",
                                      "Time from submitting a step to its end.", LatencyBounds())
-                       .Get()) {}
+                       .Get()),
+      step_prediction_ratio(
+          registry
+              .AddHistogram("baton_step_prediction_ratio",
+                            "Time of a step over what the worker had predicted for it.",
+                            {0.25, 0.5, 0.65, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 4, 8})
+              .Get()) {}
 
 void EngineMetrics::SetBlocks(const kv::BlockCounts& counts) {
   for (size_t i = 0; i < kv_blocks.size(); ++i) kv_blocks[i].Set(counts[i]);

@@ -20,6 +20,7 @@ struct EngineMetrics {
   Counter prompt_tokens;
   Counter generation_tokens;
   Histogram step_seconds;
+  Histogram step_prediction_ratio;
 };
 
 }  // namespace baton::engine

@@ -2,6 +2,8 @@
 
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -370,6 +372,49 @@ TEST(EngineTest, MetricsAndLoadMove) {
   EXPECT_EQ(f.metrics.kv_blocks[0].Value(), 128);
   EXPECT_GT(f.engine.Load().prefill_tokens_per_second, 0);
   EXPECT_GT(f.engine.Load().decode_step_seconds, 0);
+  EXPECT_TRUE(f.engine.Load().step_times.measured());
+  // The first one had no prediction.
+  EXPECT_EQ(f.metrics.step_prediction_ratio.Count(), f.metrics.step_seconds.Count() - 1);
+}
+
+TEST(EngineTest, LoadSaysWhatTheDecodesOfTheNextStepAttendTo) {
+  EngineFixture f({});
+  f.MustAdd(Ignoring(FixtureState(FixturePrompt(20, 1), 5, 7)));
+  f.MustAdd(Ignoring(FixtureState(FixturePrompt(30, 2), 5, 7)));
+  EXPECT_EQ(f.engine.Load().decodes, StepWork());
+  std::optional<StepWork> decodes;
+  f.on_token = [&](const TokenEvent& event) {
+    if (event.position == 31 && !decodes.has_value()) decodes = f.engine.Load().decodes;
+  };
+  f.Run();
+  // Both prompts ran in the first step, so the other has two tokens as well.
+  EXPECT_EQ(decodes, (StepWork{.decode_rows = 2, .decode_keys = 22 + 32}));
+}
+
+TEST(EngineTest, ALongPromptRunsInStepsThatArePlannedToEndInTime) {
+  std::vector<std::pair<Time, size_t>> steps;  // start, tokens
+  std::unique_ptr<EngineFixture> f;
+  f = std::make_unique<EngineFixture>(EngineFixture::Options{
+      .engine = {.step_tokens = 512, .planned_step = milliseconds(250), .context_length = 4096},
+      .blocks = 256,
+      .model = {.step_cost = milliseconds(10),
+                .token_cost = milliseconds(1),
+                .on_step = [&](const Step& step) {
+                  steps.emplace_back(f->executor.Now(), step.items.front().tokens.size());
+                }}});
+  const DecoderState state = FixtureState(FixturePrompt(2000, 3), 1, 3);
+  const SequenceId id = f->MustAdd(state);
+  f->Run();
+  EXPECT_EQ(f->seen[id].ids(), f->Expected(state));
+  ASSERT_GT(steps.size(), 4u);
+  EXPECT_EQ(steps[0].second, 64u);
+  EXPECT_EQ(steps[1].second, 128u);
+  for (size_t i = 2; i + 1 < steps.size(); ++i) {
+    EXPECT_LE(steps[i + 1].first - steps[i].first, milliseconds(275)) << i;
+    if (i + 2 < steps.size()) {
+      EXPECT_GE(steps[i].second, 192u) << i;
+    }
+  }
 }
 
 TEST(EngineOptionsTest, NamesTheBadOption) {

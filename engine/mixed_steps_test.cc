@@ -79,6 +79,16 @@ TEST(MixedStepsTest, ALongPromptStretchesNoGapBeyondThreeTimesTheQuietOne) {
   mixed.ExpectAllRight();
 }
 
+// Steps of prompts alone may be much larger then.
+TEST(MixedStepsTest, NorDoesItWherePromptsAloneArePlannedByTime) {
+  Mixed mixed(
+      {.step_tokens = 512, .planned_step = std::chrono::milliseconds(250), .context_length = 4096},
+      {.streams = 8, .stream_tokens = 300, .prompt_tokens = 2000});
+  EXPECT_GT(mixed.widest_busy, mixed.widest_quiet);
+  EXPECT_LE(mixed.widest_busy, 3 * mixed.widest_quiet);
+  mixed.ExpectAllRight();
+}
+
 TEST(MixedStepsTest, ManyStreamsDoNotStarveAPrompt) {
   for (const uint32_t step_tokens : {1, 2, 7, 8, 16, 64}) {
     SCOPED_TRACE(step_tokens);

@@ -62,7 +62,7 @@ std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, const Ste
                                     [](const Candidate& c) { return !c.decoding; });
   const bool mixed = prefill != candidates.begin() && prefill != candidates.end();
   uint32_t left = budget.tokens;
-  uint32_t left_prefill = mixed ? budget.prefill_beside_decodes : budget.tokens;
+  uint32_t left_prefill = mixed ? budget.prefill_beside_decodes : budget.prefill_alone;
   uint32_t left_decode =
       budget.tokens - (mixed ? LeftForPrefill(budget, candidates.front(), *prefill) : 0);
   std::vector<ScheduledItem> plan;
@@ -72,7 +72,7 @@ std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, const Ste
     if (tokens == 0) continue;
     left -= tokens;
     left_of_class -= tokens;
-    plan.push_back({c.sequence, c.choice, tokens, tokens == c.pending, c.decoding});
+    plan.push_back({c.sequence, c.choice, c.position, tokens, tokens == c.pending, c.decoding});
   }
   return plan;
 }

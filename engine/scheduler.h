@@ -3,6 +3,7 @@
 #ifndef BATON_ENGINE_SCHEDULER_H_
 #define BATON_ENGINE_SCHEDULER_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -15,8 +16,9 @@ namespace baton::engine {
 struct Candidate {
   SequenceId sequence = 0;
   uint32_t choice = 0;
-  Time admitted_at{};    // older first within each class
-  uint32_t pending = 0;  // tokens to run before the next one can be sampled, at least 1
+  Time admitted_at{};     // older first within each class
+  uint32_t position = 0;  // of the first token to run
+  uint32_t pending = 0;   // tokens to run before the next one can be sampled, at least 1
   bool decoding = false;
   bool started = false;  // the sequence is in the batch
   StepId last_step = 0;  // who waited longest goes first when the budget is short
@@ -26,22 +28,24 @@ struct Candidate {
 struct ScheduledItem {
   SequenceId sequence = 0;
   uint32_t choice = 0;
+  uint32_t position = 0;
   uint32_t tokens = 0;  // at least 1
   bool sample = false;  // the item reaches the end of what is pending
   bool decoding = false;
 };
 
 struct StepBudget {
-  uint32_t tokens = 0;  // at least 1
+  uint32_t tokens = 0;         // at least 1
+  uint32_t prefill_alone = 0;  // of prompts in a step without decodes, at least 1
   // Of prompts in a step that has decodes as well: a long prompt must not hold back those that are
-  // being answered. 0: this step has the decodes alone. See StepRates::PrefillBesideDecodes.
+  // being answered. 0: this step has the decodes alone. See StepPlanner.
   uint32_t prefill_beside_decodes = 0;
   uint32_t max_running = 0;  // rows in the batch
 };
 
 // What prompts get of a step that has decodes as well, however slow that makes it.
 inline constexpr uint32_t LeastPrefill(uint32_t step_tokens) {
-  return step_tokens < 8 ? 1 : step_tokens / 8;
+  return std::clamp(step_tokens / 8, 1u, 8u);
 }
 
 // A sequence joins the batch with all its choices or not at all. The oldest joins first and nobody

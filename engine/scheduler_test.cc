@@ -30,7 +30,7 @@ std::string Plan(const std::vector<Candidate>& candidates, const StepBudget& bud
   return out;
 }
 std::string Plan(const std::vector<Candidate>& candidates, uint32_t tokens, uint32_t max_running) {
-  return Plan(candidates, StepBudget{tokens, tokens, max_running});
+  return Plan(candidates, StepBudget{tokens, tokens, tokens, max_running});
 }
 
 TEST(SchedulerTest, DecodesThenStartedPrefillsThenNewOnesByAge) {
@@ -64,19 +64,19 @@ TEST(SchedulerTest, DecodesTakeTurnsWhenTheBudgetIsShort) {
 TEST(SchedulerTest, BesideDecodesPromptsGetTheirShareAndAloneAllOfTheStep) {
   const Candidate prompt = Prefill(2, 0, 100, true);
   const Candidate next = Prefill(3, 1, 100, false);
-  EXPECT_EQ(Plan({Decode(1, 1), prompt, next}, StepBudget{64, 10, 8}), "1:1s 2:10");
-  EXPECT_EQ(Plan({Decode(1, 1), Prefill(2, 0, 4, true), next}, StepBudget{64, 10, 8}),
+  EXPECT_EQ(Plan({Decode(1, 1), prompt, next}, StepBudget{64, 64, 10, 8}), "1:1s 2:10");
+  EXPECT_EQ(Plan({Decode(1, 1), Prefill(2, 0, 4, true), next}, StepBudget{64, 64, 10, 8}),
             "1:1s 2:4s 3:6");
-  EXPECT_EQ(Plan({Decode(1, 1), prompt, next}, StepBudget{64, 0, 8}), "1:1s");
-  EXPECT_EQ(Plan({prompt, next}, StepBudget{64, 0, 8}), "2:64");
-  EXPECT_EQ(Plan({Decode(1, 1), Decode(4, 1)}, StepBudget{64, 0, 8}), "1:1s 4:1s");
+  EXPECT_EQ(Plan({Decode(1, 1), prompt, next}, StepBudget{64, 64, 0, 8}), "1:1s");
+  EXPECT_EQ(Plan({prompt, next}, StepBudget{64, 64, 0, 8}), "2:64");
+  EXPECT_EQ(Plan({Decode(1, 1), Decode(4, 1)}, StepBudget{64, 64, 0, 8}), "1:1s 4:1s");
 }
 
 TEST(SchedulerTest, MoreDecodesThanTokensLeaveAnEighthForAPrompt) {
   std::vector<Candidate> candidates = {Prefill(100, 0, 50, false)};
   for (SequenceId id = 1; id <= 20; ++id) candidates.push_back(Decode(id, id));
-  EXPECT_EQ(Plan(candidates, StepBudget{8, 8, 64}), "1:1s 2:1s 3:1s 4:1s 5:1s 6:1s 7:1s 100:1");
-  EXPECT_EQ(Plan(candidates, StepBudget{16, 1, 64}),
+  EXPECT_EQ(Plan(candidates, StepBudget{8, 8, 8, 64}), "1:1s 2:1s 3:1s 4:1s 5:1s 6:1s 7:1s 100:1");
+  EXPECT_EQ(Plan(candidates, StepBudget{16, 16, 1, 64}),
             "1:1s 2:1s 3:1s 4:1s 5:1s 6:1s 7:1s 8:1s 9:1s 10:1s 11:1s 12:1s 13:1s 14:1s 15:1s "
             "100:1");
 }
@@ -138,7 +138,7 @@ TEST(SchedulerTest, MoreChoicesThanPlacesJoinAnEmptyBatch) {
 TEST(SchedulerTest, ChoicesTakeTurnsWhenTheBudgetIsShort) {
   std::vector<Candidate> candidates = {Decode(1, 3), Decode(1, 2), Decode(1, 3)};
   for (uint32_t i = 0; i < 3; ++i) candidates[i].choice = i;
-  const std::vector<ScheduledItem> plan = PlanStep(candidates, StepBudget{2, 2, 8});
+  const std::vector<ScheduledItem> plan = PlanStep(candidates, StepBudget{2, 2, 2, 8});
   ASSERT_EQ(plan.size(), 2u);
   EXPECT_EQ(plan[0].choice, 1u);
   EXPECT_EQ(plan[1].choice, 0u);

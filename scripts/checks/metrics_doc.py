@@ -11,11 +11,11 @@ from checks import source  # noqa: E402
 DOC = "docs/metrics.md"
 DECLARATION = re.compile(r'Add(Counter|Gauge|Histogram)\(\s*"([^"]+)",\s*((?:"(?:[^"\\]|\\.)*"\s*)+)')
 NAME = {"Counter": r"baton_[a-z0-9_]+_total", "Gauge": r"baton_[a-z0-9_]+",
-        "Histogram": r"baton_[a-z0-9_]+_(seconds|bytes|tokens)"}
+        "Histogram": r"baton_[a-z0-9_]+_(seconds|bytes|tokens|ratio)"}
 HEAD = """# Metrics
 
 Each role serves these at `/metrics` in the Prometheus text format; a histogram has `_bucket`, `_sum` and `_count`.
-Units are seconds, bytes and tokens. This file is written by `scripts/checks/metrics_doc.py` from the declarations, and
+Units are seconds, bytes, tokens and plain ratios. This file is written by `scripts/checks/metrics_doc.py` from the declarations, and
 `./test` fails when the two differ.
 
 | metric | type | labels | role | meaning |
