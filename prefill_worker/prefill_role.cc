@@ -156,7 +156,7 @@ bool PrefillRole::MayTakeBlocks(const AttemptId& id) const {
     oversize |= other->oversize;
     oldest &= candidate.submission.admitted_at < other->submission.admitted_at;
   }
-  if (ahead > 2 * uint64_t{context_.options.step_tokens}) return false;
+  if (ahead > 2 * uint64_t{context_.engine.PromptsOfAStep()}) return false;
   const uint64_t wanted =
       kv::BlocksFor(candidate.prompt_tokens(), context_.options.layout.block_size);
   return HeldByWaiting() + wanted <= Quarter() || (oldest && !oversize);

@@ -47,6 +47,7 @@ class EngineMux : private engine::Engine::Listener {
 
   void SetWaitingForRoom(uint32_t requests) { engine_.SetWaitingForRoom(requests); }
   engine::EngineLoad Load() const { return engine_.Load(); }
+  uint32_t PromptsOfAStep() const { return engine_.PromptsOfAStep(); }
   bool idle() const { return engine_.idle(); }
 
  private:

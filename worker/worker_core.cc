@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/status_macros.h"
+#include "common/step_times.h"
 #include "proto/mapping/decoder_state.h"
 #include "proto/mapping/ids.h"
 #include "worker/events.h"
@@ -17,11 +18,20 @@ absl::Status Refusal(const char* reason, const std::string& text) {
 
 engine::EngineOptions EngineOptionsOf(const WorkerOptions& options) {
   engine::EngineOptions out;
-  out.step_tokens = options.step_tokens;
+  out.step_tokens = options.most_step_tokens();
+  if (options.step_tokens == 0) out.planned_step = kPlannedStep;
   out.max_running = options.max_running;
   out.context_length = options.context_length;
   out.block_size = options.layout.block_size;
   return out;
+}
+
+void SetStepTimes(const StepTimes& from, v1::StepTimes& to) {
+  to.set_step_seconds(from.step);
+  to.set_prompt_token_seconds(from.prompt_token);
+  to.set_decode_row_seconds(from.decode_row);
+  to.set_prompt_key_seconds(from.prompt_key);
+  to.set_decode_key_seconds(from.decode_key);
 }
 
 }  // namespace
@@ -138,6 +148,8 @@ v1::WorkerLoad WorkerCore::Load() {
   for (const uint32_t free : pool_.free_blocks()) load.add_free_blocks(free);
   load.set_prefill_tokens_per_second(engine.prefill_tokens_per_second);
   load.set_decode_step_seconds(engine.decode_step_seconds);
+  if (engine.step_times.measured()) SetStepTimes(engine.step_times, *load.mutable_step_times());
+  load.set_decode_keys(engine.decodes.decode_keys);
   load.set_transfer_bytes_per_second(role_->transfer_bytes_per_second());
   load.set_draining(draining_);
   return load;
@@ -159,7 +171,7 @@ v1::WorkerHello WorkerCore::Hello() const {
   hello.set_transfer_address(options_.transfer_address);
   hello.set_lease_ms(static_cast<uint32_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(options_.lease).count()));
-  hello.set_step_tokens(options_.step_tokens);
+  hello.set_step_tokens(options_.most_step_tokens());
   hello.set_draining(draining_);
   return hello;
 }

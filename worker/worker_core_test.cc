@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -66,9 +67,48 @@ TEST_F(WorkerCoreTest, HelloIsAnsweredWithWhatTheWorkerIs) {
   EXPECT_EQ(hello.context_length(), 512u);
   EXPECT_EQ(hello.transfer_address(), "decode");
   EXPECT_EQ(hello.lease_ms(), 10000u);
-  EXPECT_EQ(hello.step_tokens(), 64u);
+  EXPECT_EQ(hello.step_tokens(), 64u);  // as the rig's options say
   EXPECT_FALSE(hello.draining());
   EXPECT_EQ(session.messages[0].events(1).load().free_blocks(0), 64u);
+}
+
+TEST_F(WorkerCoreTest, WithoutAStepSizeStepsArePlannedUpToTheMost) {
+  RigWorker::Options options;
+  options.step_tokens = 0;
+  Start(options);
+  RigSession& session = Open();
+  EXPECT_EQ(session.messages[0].events(0).hello().step_tokens(), kMostPlannedTokens);
+  const DecoderState state = State(1, 400, 10);
+  ASSERT_TRUE(session.Submit(state).ok());
+  world_.RunFor(seconds(2));
+  EXPECT_EQ(session.TokensOf(state.attempt), Expected(state));
+}
+
+TEST_F(WorkerCoreTest, TheLoadSaysWhatStepsTake) {
+  RigSession& session = Open();
+  EXPECT_FALSE(session.messages[0].events(1).load().has_step_times());
+  DecoderState state = State(1, 100, 50);
+  state.stop.ignore_eos = true;
+  ASSERT_TRUE(session.Submit(state).ok());
+  world_.RunFor(seconds(2));
+  uint64_t most_keys = 0;
+  v1::WorkerLoad last;
+  for (const v1::SessionResponse& message : session.messages) {
+    for (const v1::WorkerEvent& event : message.events()) {
+      if (event.has_load()) last = event.load();
+      most_keys = std::max(most_keys, last.decode_keys());
+    }
+  }
+  EXPECT_GE(most_keys, 101u);
+  EXPECT_LE(most_keys, 150u);
+  EXPECT_EQ(last.decode_keys(), 0u);
+  EXPECT_GT(last.step_times().step_seconds(), 0);
+  EXPECT_GT(last.step_times().prompt_token_seconds(), 0);
+  EXPECT_GT(last.step_times().decode_row_seconds(), 0);
+  EXPECT_GE(last.step_times().prompt_key_seconds(), 0);
+  EXPECT_GE(last.step_times().decode_key_seconds(), 0);
+  EXPECT_GT(last.prefill_tokens_per_second(), 0);
+  EXPECT_GT(last.decode_step_seconds(), 0);
 }
 
 TEST_F(WorkerCoreTest, FirstMessageMustBeAHello) {

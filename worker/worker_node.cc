@@ -115,7 +115,7 @@ absl::Status WorkerNode::Start(const std::string& transfer_address,
                   transfer_address.substr(transfer_address.rfind(':') + 1);
   }
   model::ModelRunner::Options runner_options;
-  runner_options.max_rows = options_.worker.step_tokens;
+  runner_options.max_rows = options_.worker.most_step_tokens();
   runner_options.seals = arena_->seals();
   runner_ = std::make_unique<model::ModelRunner>(model_, arena_->view(), loop_, runner_options);
   core_ = std::make_unique<WorkerCore>(

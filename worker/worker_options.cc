@@ -23,7 +23,6 @@ absl::Status WorkerOptions::Validate() const {
   for (const uint32_t blocks : pool_blocks) {
     if (blocks == 0) return Bad("kv-blocks must be at least 1");
   }
-  if (step_tokens == 0) return Bad("step-tokens must be at least 1");
   if (max_running == 0) return Bad("max-running must be at least 1");
   if (max_queue == 0) return Bad("max-queue must be at least 1");
   if (heartbeat <= Duration{0}) return Bad("heartbeat must be positive");

@@ -19,6 +19,13 @@ namespace baton::worker {
 // Version of the router-worker protocol.
 inline constexpr uint32_t kProtocolVersion = 1;
 
+// A step of prompts is planned to last at most so long when step_tokens is 0: a request that joins,
+// or is cancelled, waits for its end.
+inline constexpr Duration kPlannedStep = std::chrono::milliseconds(250);
+// And holds at most so many tokens: more make no step faster per token, and every activation of the
+// model has room for them.
+inline constexpr uint32_t kMostPlannedTokens = 512;
+
 // What a worker is, in both roles: filled by main from flags and the loaded model.
 struct WorkerOptions {
   // 128 random bits of this process.
@@ -40,7 +47,9 @@ struct WorkerOptions {
   kv::KvLayout layout;
   std::vector<uint32_t> pool_blocks;
 
-  uint32_t step_tokens = 64;
+  // Most tokens of a step; 0: as many as kPlannedStep and kMostPlannedTokens allow.
+  uint32_t step_tokens = 0;
+  uint32_t most_step_tokens() const { return step_tokens == 0 ? kMostPlannedTokens : step_tokens; }
   uint32_t max_running = 64;
   // Attempts that have not started; beyond them Submit is RESOURCE_EXHAUSTED.
   uint32_t max_queue = 1024;

@@ -29,7 +29,7 @@ SimWorkerOptions MakeWorker(Random& random, bool prefill, size_t index, bool tig
   SimWorkerOptions worker;
   worker.name = (prefill ? "prefill-" : "decode-") + std::to_string(index);
   worker.prefill = prefill;
-  worker.step_tokens = Pick(random, {7u, 16u, 64u, 256u});
+  worker.step_tokens = Pick(random, {0u, 7u, 16u, 256u});
   worker.max_running = Pick(random, {2u, 8u, 64u});
   worker.step_cost = microseconds(200 + random.Below(3000));
   worker.clock_offset = hours(random.Below(1000));
