@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <limits>
 
@@ -15,6 +16,20 @@ std::string Seconds(double seconds) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f s", seconds);
   return text;
+}
+
+// Prefill workers, or decode workers while none of those has measured itself.
+template <typename Call>
+void ForEachThatRunsPrompts(const std::vector<const WorkerView*>& workers, const Call& call) {
+  const auto measured = [](const WorkerView& worker, bool prefill) {
+    return worker.ready && !worker.draining && worker.prefill == prefill &&
+           worker.prefill_tokens_per_second > 0;
+  };
+  const bool prefill = std::any_of(workers.begin(), workers.end(),
+                                   [&](const WorkerView* w) { return measured(*w, true); });
+  for (const WorkerView* worker : workers) {
+    if (measured(*worker, prefill)) call(*worker);
+  }
 }
 
 }  // namespace
@@ -47,15 +62,26 @@ absl::Status Admission::InTime(const RequestSpec& spec) const {
   double limit = std::numeric_limits<double>::infinity();
   if (spec.deadline.has_value()) limit = ToSeconds(*spec.deadline - spec.arrived);
   if (options_.ttft_target > Duration{0}) limit = std::min(limit, ToSeconds(options_.ttft_target));
+  if (std::isinf(limit)) return absl::OkStatus();
   const std::optional<double> rate = PromptTokensPerSecond();
   const uint64_t ahead = queue_.TokensBefore(Queued(0, spec)) + tokenless_tokens_;
   if (ahead == 0 || !rate.has_value()) return absl::OkStatus();
   const double predicted = ToSeconds(executor_.Now() - spec.arrived) +
-                           static_cast<double>(ahead + spec.prompt.size()) / *rate;
+                           static_cast<double>(ahead) / *rate +
+                           PromptSeconds(spec.prompt.size(), *rate);
   if (predicted <= limit) return absl::OkStatus();
   return RetryLater("the first token is predicted after " + Seconds(predicted) +
                         "; the deadline or ttft_target leaves " + Seconds(limit),
                     kReasonTooLate, (predicted - limit) * *rate);
+}
+
+double Admission::PromptSeconds(uint64_t tokens, double queue_rate) const {
+  std::optional<double> fastest;
+  ForEachThatRunsPrompts(workers_, [&](const WorkerView& worker) {
+    const double seconds = worker.PromptSeconds(tokens, worker.prefill_tokens_per_second);
+    fastest = std::min(seconds, fastest.value_or(seconds));
+  });
+  return std::max(fastest.value_or(0), static_cast<double>(tokens) / queue_rate);
 }
 
 absl::Status Admission::RetryLater(const std::string& text, const char* reason,
@@ -73,12 +99,9 @@ absl::Status Admission::RetryLater(const std::string& text, const char* reason,
 std::optional<double> Admission::PromptTokensPerSecond() const {
   const std::optional<double> drain = drain_.TokensPerSecond(executor_.Now());
   if (drain.has_value()) return drain;
-  double prefill = 0, decode = 0;
-  for (const WorkerView* worker : workers_) {
-    if (!worker->ready || worker->draining) continue;
-    (worker->prefill ? prefill : decode) += worker->prefill_tokens_per_second;
-  }
-  const double rate = prefill > 0 ? prefill : decode;
+  double rate = 0;
+  ForEachThatRunsPrompts(
+      workers_, [&](const WorkerView& worker) { rate += worker.prefill_tokens_per_second; });
   return rate > 0 ? std::optional(rate) : std::nullopt;
 }
 

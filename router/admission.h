@@ -59,6 +59,9 @@ class Admission {
   void NoLongerTokenless(const RequestFlow& flow);
   // Measured on the queue itself, or what the workers say of their prefill; absent: nobody knows.
   std::optional<double> PromptTokensPerSecond() const;
+  // Of a prompt once nothing is ahead of it: one worker runs all of it, the fastest at best, and
+  // never faster than the queue moves.
+  double PromptSeconds(uint64_t tokens, double queue_rate) const;
   // Trying again helps when `tokens` have got their first token.
   absl::Status RetryLater(const std::string& text, const char* reason, double tokens) const;
 

@@ -141,6 +141,32 @@ TEST_F(AdmissionTest, ADeadlineThatThePredictionBreaksIsRefusedWithBothTimes) {
   EXPECT_EQ(Ask({}).ends, 0);
 }
 
+// The queue is everybody's work, a prompt one worker's.
+TEST_F(AdmissionTest, APromptIsNotPredictedToRunOnAllWorkersAtOnce) {
+  FakeWorker& other = AddWorker("d2", false);
+  Start();
+  d_->Load(0, 0, 100, 100);
+  other.Load(0, 0, 100, 50);
+  Run();
+  for (int i = 0; i < 3; ++i) Ask({});
+  // 60 tokens ahead at 150 per second, 200 of its own at 100.
+  EXPECT_EQ(ReasonOf(Ask({.prompt_tokens = 200, .timeout = milliseconds(2300)}).status),
+            "PREDICTED_TOO_LATE");
+  EXPECT_EQ(Ask({.prompt_tokens = 200, .timeout = milliseconds(2500)}).ends, 0);
+}
+
+TEST_F(AdmissionTest, ALongPromptIsPredictedWithWhatItsTokensAttendTo) {
+  Start();
+  d_->step_times.emplace().set_prompt_key_seconds(1e-4);
+  d_->Load(0, 0, 100, 100);
+  Run();
+  for (int i = 0; i < 2; ++i) Ask({});
+  // 0.4 s ahead; 2 s of its own, and 200 x 200 / 2 keys.
+  EXPECT_EQ(ReasonOf(Ask({.prompt_tokens = 200, .timeout = milliseconds(4300)}).status),
+            "PREDICTED_TOO_LATE");
+  EXPECT_EQ(Ask({.prompt_tokens = 200, .timeout = milliseconds(4500)}).ends, 0);
+}
+
 TEST_F(AdmissionTest, TheTargetRefusesLikeADeadline) {
   options_.ttft_target = milliseconds(500);
   Start();

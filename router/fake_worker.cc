@@ -234,6 +234,7 @@ void FakeWorker::Load(uint64_t last_submit, uint64_t queued_tokens, uint32_t fre
   load->set_queued_prefill_tokens(queued_tokens);
   load->add_free_blocks(free_blocks);
   load->set_prefill_tokens_per_second(prefill_tokens_per_second);
+  if (step_times.has_value()) *load->mutable_step_times() = *step_times;
   Send({event});
 }
 

@@ -46,6 +46,9 @@ class FakeWorker {
   // Answer of Submit; absent: none, until Answer.
   std::optional<absl::Status> submit_answer = absl::OkStatus();
 
+  // Of every load report from now on.
+  std::optional<worker::v1::StepTimes> step_times;
+
   bool answers_hello = true;
   // An empty message for each heartbeat.
   bool answers_heartbeats = true;

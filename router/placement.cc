@@ -1,8 +1,11 @@
 #include "router/placement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
+#include <utility>
 
+#include "common/step_times.h"
 #include "kv/block_demand.h"
 
 namespace baton::router {
@@ -10,19 +13,37 @@ namespace {
 
 // Stand-ins until any worker has measured itself.
 constexpr double kAssumedPrefillRate = 1000;  // tokens per second
-constexpr double kAssumedStepSeconds = 0.02;
+constexpr StepTimes kAssumedTimes = {.step = 0.007, .decode_row = 0.001, .decode_key = 1e-7};
+// By which workers are told apart when one of them stands for those without figures.
+constexpr StepWork kUsualDecodes = {.decode_rows = 8, .decode_keys = 8 * 512};
 // Added to the cost of a worker that refused the request, or that has no room now.
 constexpr double kAvoidSeconds = 1e6;
 constexpr double kNoRoomSeconds = 1e3;
 
+// Costs within about a fifth are the same: so much lies in what was measured by chance, and who
+// looks a little faster would get everything until it is that much slower.
+int Class(double cost) {
+  int exponent = 0;
+  const double mantissa = std::frexp(std::clamp(cost, 0.0, kAvoidSeconds), &exponent);  // [0.5, 1)
+  return 4 * exponent + static_cast<int>(8 * mantissa);
+}
+
 struct Candidate {
+  double penalty = 0;
   double cost = 0;
   uint32_t ours = 0;
   size_t index = 0;
-  bool operator<(const Candidate& other) const {
-    return std::tie(cost, ours, index) < std::tie(other.cost, other.ours, other.index);
-  }
 };
+
+bool Cheaper(const Candidate& a, const Candidate& b) {
+  return std::tie(a.penalty, a.cost, a.ours, a.index) <
+         std::tie(b.penalty, b.cost, b.ours, b.index);
+}
+
+bool CheaperByClass(const Candidate& a, const Candidate& b) {
+  return std::make_tuple(a.penalty, Class(a.cost), a.ours, a.index) <
+         std::make_tuple(b.penalty, Class(b.cost), b.ours, b.index);
+}
 
 class Placer {
  public:
@@ -80,29 +101,46 @@ class Placer {
 
   // The median of what workers have measured: one that has just started counts as one of them,
   // neither as so slow that it never gets a request nor as so fast that it gets all.
-  double Typical(double WorkerView::*measured, double otherwise) const {
-    std::vector<double> values;
+  template <typename Measure>
+  const WorkerView* Typical(const Measure& measure) const {
+    std::vector<std::pair<double, const WorkerView*>> measured;
     for (const WorkerView* worker : workers_) {
-      if (worker->ready && worker->*measured > 0) values.push_back(worker->*measured);
+      if (worker->ready && measure(*worker) > 0) measured.emplace_back(measure(*worker), worker);
     }
-    if (values.empty()) return otherwise;
-    const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
+    if (measured.empty()) return nullptr;
+    const auto middle = measured.begin() + static_cast<ptrdiff_t>(measured.size() / 2);
+    std::nth_element(measured.begin(), middle, measured.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    return middle->second;
   }
 
   // What a worker has measured, else what is typical: looked for once, and only when it is missing.
   double Measured(const WorkerView& worker, double WorkerView::*measured, double otherwise,
                   std::optional<double>& typical) const {
     if (worker.*measured > 0) return worker.*measured;
-    if (!typical.has_value()) typical = Typical(measured, otherwise);
+    if (!typical.has_value()) {
+      const WorkerView* const of =
+          Typical([measured](const WorkerView& view) { return view.*measured; });
+      typical = of == nullptr ? otherwise : of->*measured;
+    }
     return *typical;
+  }
+
+  const StepTimes& TimesOf(const WorkerView& worker) const {
+    if (worker.step_times.measured()) return worker.step_times;
+    if (!typical_times_.has_value()) {
+      const WorkerView* const of =
+          Typical([](const WorkerView& view) { return view.step_times.Seconds(kUsualDecodes); });
+      typical_times_ = of == nullptr ? kAssumedTimes : of->step_times;
+    }
+    return *typical_times_;
   }
 
   double PrefillSeconds(const WorkerView& worker) const {
     const double rate = Measured(worker, &WorkerView::prefill_tokens_per_second,
                                  kAssumedPrefillRate, typical_prefill_rate_);
-    return static_cast<double>(worker.queued_prefill_tokens + request_.prompt_tokens) / rate;
+    return static_cast<double>(worker.queued_prefill_tokens) / rate +
+           worker.PromptSeconds(request_.prompt_tokens, rate);
   }
 
   double TransferSeconds(const WorkerView& source) const {
@@ -112,43 +150,66 @@ class Placer {
     return options_.kv_bytes_per_token * static_cast<double>(request_.prompt_tokens) / rate;
   }
 
+  // What a token of the request costs the worker and those that are there: the steps of all with it
+  // less the steps of all without it.
   double DecodeSeconds(const WorkerView& worker) const {
-    const double step = Measured(worker, &WorkerView::decode_step_seconds, kAssumedStepSeconds,
-                                 typical_step_seconds_);
     const uint32_t company = std::max(worker.running, worker.choices);
-    return step * (request_.n + company) + (HasRoom(worker) ? 0 : kNoRoomSeconds);
+    const uint64_t keys = worker.running == 0 ? 0 : worker.decode_keys / worker.running;
+    const StepTimes& times = TimesOf(worker);
+    StepWork work{.decode_rows = company, .decode_keys = keys * company};
+    const double before = company * times.Seconds(work);
+    work.decode_rows += request_.n;
+    work.decode_keys += request_.n * (request_.prompt_tokens + request_.max_tokens / 2);
+    return work.decode_rows * times.Seconds(work) - before;
+  }
+
+  Candidate AsSink(size_t index) const {
+    const WorkerView& worker = *workers_[index];
+    return {Penalty(index) + (HasRoom(worker) ? 0 : kNoRoomSeconds), DecodeSeconds(worker),
+            worker.streams, index};
   }
 
   bool WindowOpen(const WorkerView& worker) const {
     return worker.prompts_in_flight < options_.prompt_window;
   }
 
-  std::vector<Candidate> SinksFor(const WorkerView& source) const {
+  // Every decode worker that it fits, best first.
+  std::vector<Candidate> Sinks() const {
     std::vector<Candidate> sinks;
     for (size_t i = 0; i < workers_.size(); ++i) {
-      const WorkerView& sink = *workers_[i];
-      if (!CanDecode(sink) || !Compatible(source, sink)) continue;
-      sinks.push_back({DecodeSeconds(sink) + Penalty(i), sink.streams, i});
+      if (CanDecode(*workers_[i])) sinks.push_back(AsSink(i));
     }
-    std::sort(sinks.begin(), sinks.end());
+    std::sort(sinks.begin(), sinks.end(), CheaperByClass);
     return sinks;
+  }
+
+  std::vector<size_t> SinksFor(const WorkerView& source,
+                               const std::vector<Candidate>& sinks) const {
+    std::vector<size_t> out;
+    for (const Candidate& sink : sinks) {
+      if (out.size() == options_.max_sinks) break;
+      if (Compatible(source, *workers_[sink.index])) out.push_back(sink.index);
+    }
+    return out;
   }
 
   // Absent: no prefill worker can take part.
   std::optional<Placement> Split() const {
+    std::optional<std::vector<Candidate>> all_sinks;
     std::optional<Candidate> best;
-    std::vector<Candidate> best_sinks;
+    std::vector<size_t> best_sinks;
     bool busy = false;
     for (size_t i = 0; i < workers_.size(); ++i) {
       const WorkerView& source = *workers_[i];
       if (!CanPrefill(source) || request_.cut_off.contains(i)) continue;
-      std::vector<Candidate> sinks = SinksFor(source);
+      if (!all_sinks.has_value()) all_sinks = Sinks();
+      std::vector<size_t> sinks = SinksFor(source, *all_sinks);
       if (sinks.empty()) continue;
       busy = true;
       if (!WindowOpen(source)) continue;
-      const double prefill = PrefillSeconds(source) + TransferSeconds(source);
-      const Candidate candidate{prefill + Penalty(i), source.prompts_in_flight, i};
-      if (best.has_value() && !(candidate < *best)) continue;
+      const Candidate candidate{Penalty(i), PrefillSeconds(source) + TransferSeconds(source),
+                                source.prompts_in_flight, i};
+      if (best.has_value() && !Cheaper(candidate, *best)) continue;
       best = candidate;
       best_sinks = std::move(sinks);
     }
@@ -156,10 +217,7 @@ class Placer {
       return busy ? std::optional(Verdict(PlacementVerdict::kWait)) : std::nullopt;
     Placement placement = Verdict(PlacementVerdict::kPlaced);
     placement.source = best->index;
-    placement.predicted_seconds = best->cost;
-    for (size_t k = 0; k < std::min(best_sinks.size(), options_.max_sinks); ++k) {
-      placement.sinks.push_back(best_sinks[k].index);
-    }
+    placement.sinks = std::move(best_sinks);
     return placement;
   }
 
@@ -172,16 +230,15 @@ class Placer {
       if (!CanDecode(worker)) continue;
       fits = true;
       if (!WindowOpen(worker)) continue;
-      const double cost = PrefillSeconds(worker) + DecodeSeconds(worker) + Penalty(i);
-      const Candidate candidate{cost, worker.streams, i};
-      if (!best.has_value() || candidate < *best) best = candidate;
+      Candidate candidate = AsSink(i);
+      candidate.cost += PrefillSeconds(worker);
+      if (!best.has_value() || CheaperByClass(candidate, *best)) best = candidate;
     }
     if (!serves) return Verdict(PlacementVerdict::kNoWorker);
     if (!fits) return Verdict(PlacementVerdict::kNeverFits);
     if (!best.has_value()) return Verdict(PlacementVerdict::kWait);
     Placement placement = Verdict(PlacementVerdict::kPlaced);
     placement.sinks = {best->index};
-    placement.predicted_seconds = best->cost;
     return placement;
   }
 
@@ -206,7 +263,7 @@ class Placer {
   const PlacementRequest& request_;
   const PlacementOptions& options_;
   mutable std::optional<double> typical_prefill_rate_;
-  mutable std::optional<double> typical_step_seconds_;
+  mutable std::optional<StepTimes> typical_times_;
   mutable std::optional<double> typical_transfer_rate_;
   uint64_t largest_pool_ = 0;
   uint64_t needed_blocks_ = 0;

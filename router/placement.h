@@ -42,7 +42,6 @@ struct Placement {
   PlacementVerdict verdict = PlacementVerdict::kNoWorker;
   std::optional<size_t> source;  // absent: sinks[0] runs the whole request alone
   std::vector<size_t> sinks;     // best first
-  double predicted_seconds = 0;  // until the first token
   // kNeverFits: what is needed and the largest there is, of whichever falls short.
   uint64_t needed_blocks = 0;
   uint64_t largest_pool = 0;

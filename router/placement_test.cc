@@ -2,6 +2,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -67,7 +68,7 @@ TEST_F(PlacementTest, CutOffSourcesAreNotTakenAndWithoutAnotherADecodeWorkerServ
 
 // It has no figures of its own yet, and on fast machines the assumed ones are far off.
 TEST_F(PlacementTest, AWorkerThatHasJustStartedCountsAsOneOfTheOthers) {
-  workers_[2].decode_step_seconds = 0.0005;
+  workers_[2].step_times.step = 0.0005;
   workers_[2].streams = 1;
   EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
   workers_[0].prefill_tokens_per_second = 50000;
@@ -96,8 +97,8 @@ TEST_F(PlacementTest, TiesGoToFewerOfOurRequestsThenToTheLowerIndex) {
 }
 
 TEST_F(PlacementTest, OrdersSinksByStepTimeAndRoom) {
-  workers_[2].decode_step_seconds = 0.05;
-  workers_[3].decode_step_seconds = 0.01;
+  workers_[2].step_times.step = 0.05;
+  workers_[3].step_times.step = 0.01;
   EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
   workers_[3].free_blocks = {2};
   EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({2, 3}));
@@ -152,13 +153,74 @@ TEST_F(PlacementTest, ASinkOfFewRequestsWithManyChoicesIsTheBusierOne) {
 
 // Each choice is a row of every step: the faster worker wins back what its company costs.
 TEST_F(PlacementTest, ManyChoicesWeighTheStepsOfTheSink) {
-  workers_[2].decode_step_seconds = 0.010;
-  workers_[2].choices = 5;
-  workers_[3].decode_step_seconds = 0.020;
+  workers_[2].step_times = {.step = 0.004, .decode_row = 0.002};
+  workers_[2].choices = 4;
+  workers_[3].step_times = {.step = 0.008, .decode_row = 0.004};
   EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
   PlacementRequest wide = Request();
   wide.n = 8;
   EXPECT_EQ(PlaceOn(workers_, wide).sinks, std::vector<size_t>({2, 3}));
+}
+
+TEST_F(PlacementTest, LongContextsWeighTheStepsOfTheSink) {
+  for (WorkerView& worker : workers_) {
+    worker.step_times = {.step = 0.005, .decode_row = 0.001, .decode_key = 1e-6};
+  }
+  workers_[2].running = workers_[3].running = 4;
+  workers_[2].decode_keys = 4 * 2000;
+  workers_[3].decode_keys = 4 * 200;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
+}
+
+TEST_F(PlacementTest, ALongPromptGoesWhereItsAttentionIsCheaper) {
+  workers_[0].prefill_tokens_per_second = 1100;
+  workers_[0].step_times.prompt_key = 1e-5;
+  workers_[1].prefill_tokens_per_second = 1000;
+  workers_[1].step_times.prompt_key = 1e-7;
+  EXPECT_EQ(PlaceOn(workers_, Request(10)).source, 0u);
+  EXPECT_EQ(PlaceOn(workers_, Request(900)).source, 1u);
+}
+
+// What was measured differs by chance that much.
+TEST_F(PlacementTest, SinksThatAreAboutEquallyFastGetEquallyMany) {
+  workers_[2].step_times.step = 0.0100;
+  workers_[3].step_times.step = 0.0115;
+  workers_[2].streams = 1;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
+  workers_[3].step_times.step = 0.02;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({2, 3}));
+}
+
+TEST_F(PlacementTest, AFasterSinkGetsMoreAndNeverAll) {
+  const auto spread = [&](double slower) {
+    workers_[2].step_times = {.step = 0.005, .decode_row = 0.001};
+    workers_[3].step_times = {.step = 0.005 * slower, .decode_row = 0.001 * slower};
+    for (const size_t i : {2, 3}) workers_[i].streams = workers_[i].choices = 0;
+    for (int request = 0; request < 32; ++request) {
+      WorkerView& sink = workers_[PlaceOn(workers_, Request()).sinks.front()];
+      ++sink.streams;
+      ++sink.choices;
+    }
+    return std::pair(workers_[2].streams, workers_[3].streams);
+  };
+  EXPECT_EQ(spread(1), std::pair(16u, 16u));
+  EXPECT_GE(spread(1.3).second, 10u);
+  EXPECT_GE(spread(2).second, 6u);
+  EXPECT_GT(spread(2).first, spread(2).second);
+}
+
+// Both alone and as sinks.
+TEST_F(PlacementTest, FiguresThatGrowBeyondAllBoundsStillGiveAnOrder) {
+  for (WorkerView& worker : workers_) {
+    worker.step_times = {3600, 3600, 3600, 3600, 3600};
+    worker.decode_keys = UINT64_MAX;
+    worker.running = UINT32_MAX;
+    worker.queued_prefill_tokens = UINT64_MAX;
+    worker.prefill_tokens_per_second = 1e-300;
+  }
+  EXPECT_EQ(PlaceOn(workers_, Request()).verdict, PlacementVerdict::kPlaced);
+  workers_[0].ready = workers_[1].ready = false;
+  EXPECT_EQ(PlaceOn(workers_, Request()).verdict, PlacementVerdict::kPlaced);
 }
 
 TEST_F(PlacementTest, EveryKvGroupMustFit) {

@@ -1,3 +1,6 @@
+#include <deque>
+#include <limits>
+
 #include "router/router_core_fixture.h"
 
 namespace baton::router {
@@ -453,6 +456,24 @@ TEST_F(RouterCoreTest, RequestsSpreadOverEqualWorkers) {
   for (Seen& s : seen) Ask(s);
   EXPECT_EQ(workers_["d1"]->submits.size(), 2u);
   EXPECT_EQ(workers_["d2"]->submits.size(), 2u);
+}
+
+TEST_F(RouterCoreTest, StepTimesThatNobodyMeasuresCountAsNone) {
+  FakeWorker& odd = AddWorker("d1", false);
+  FakeWorker& usual = AddWorker("d2", false);
+  usual.step_times.emplace().set_step_seconds(0.01);
+  Start();
+  std::deque<Seen> seen;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double seconds : {nan, -1.0, 1e300, infinity}) {
+    odd.step_times.emplace().set_step_seconds(seconds);
+    odd.Load(odd.submits.size(), 0, 100);
+    usual.Load(usual.submits.size(), 0, 100);
+    Run();
+    for (int i = 0; i < 2; ++i) Ask(seen.emplace_back());
+    EXPECT_EQ(odd.submits.size(), usual.submits.size()) << seconds;
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "common/step_times.h"
 #include "proto/mapping/ids.h"
 
 namespace baton::router {
@@ -14,6 +15,20 @@ using worker::v1::WorkerEvent;
 namespace {
 
 constexpr Duration kLeastHeartbeat = std::chrono::milliseconds(10);
+constexpr double kMostSeconds = 3600;  // of any part of a step
+
+// None when there are none, or such as nobody measures.
+StepTimes StepTimesOf(const worker::v1::WorkerLoad& load) {
+  const worker::v1::StepTimes& from = load.step_times();
+  const StepTimes times = {from.step_seconds(), from.prompt_token_seconds(),
+                           from.decode_row_seconds(), from.prompt_key_seconds(),
+                           from.decode_key_seconds()};
+  for (const double part :
+       {times.step, times.prompt_token, times.decode_row, times.prompt_key, times.decode_key}) {
+    if (!(part >= 0 && part <= kMostSeconds)) return {};
+  }
+  return times;
+}
 
 }  // namespace
 
@@ -193,7 +208,8 @@ void WorkerLink::TakeLoad(const worker::v1::WorkerLoad& load) {
   view_.running = load.running();
   view_.free_blocks.assign(load.free_blocks().begin(), load.free_blocks().end());
   view_.prefill_tokens_per_second = load.prefill_tokens_per_second();
-  view_.decode_step_seconds = load.decode_step_seconds();
+  view_.step_times = StepTimesOf(load);
+  view_.decode_keys = load.decode_keys();
   view_.transfer_bytes_per_second = load.transfer_bytes_per_second();
   view_.draining = load.draining();
 }
