@@ -12,7 +12,7 @@ import processes
 import serving
 import speed
 
-SUITES = ("limits", "speed", "claims", "transfer", "handoff", "interference")
+SUITES = ("limits", "layers", "speed", "claims", "transfer", "handoff", "interference")
 
 
 def limits():
@@ -59,6 +59,8 @@ def parse(arguments):
 
 
 def run_suite(suite, args, run):
+    if suite == "layers":
+        return serving.program_rows(["bin/layer-bench"])
     if suite == "speed":
         return speed.measure(args.rows, run)
     return {"claims": claims.measure, "transfer": serving.transfer, "handoff": serving.handoff,

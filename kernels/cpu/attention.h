@@ -7,6 +7,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/activation.h"
+#include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/countdown.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tier.h"
@@ -23,39 +24,24 @@ class Attention {
   void Run(const LayerCall& call, const CpuActivation& qkv, CpuActivation& out);
 
  private:
-  // Up to 12 query vectors that read one KV head of one sequence, over the softmax segments
-  // [first_segment, end_segment). Query q of a KV head is head q % group of row q / group.
-  struct Item {
-    const SequenceRows* sequence = nullptr;
-    uint32_t first_query = 0;
-    uint32_t queries = 0;
-    uint32_t kv_head = 0;
-    uint32_t first_segment = 0;
-    uint32_t end_segment = 0;
-    // Where the state of a single segment waits to be merged; null: the item finishes by itself.
-    float* partial = nullptr;
-    uint32_t whole = 0;  // with a partial: the item of all segments
-  };
   struct Pass {
     const LayerCall& call;
     const CpuActivation& qkv;
     CpuActivation& out;
   };
-  class Tile;
-
   void ListItems(const LayerCall& call);
   // Gives each segment of each item an item of its own, so that few long sequences keep all
   // threads busy.
   void SplitItems(const LayerCall& call);
   bool ShouldSplit() const;
-  void RunItem(const Item& item, const Pass& pass);
-  void MergePartials(const Item& whole, const Pass& pass);
-  void FinishRows(const Item& item, const Pass& pass);
+  void RunItem(const AttentionItem& item, const Pass& pass);
+  void MergePartials(const AttentionItem& whole, const Pass& pass);
+  void FinishRows(const AttentionItem& item, const Pass& pass);
 
   const Tier& tier_;
   ThreadPool& pool_;
-  std::vector<Item> items_;
-  std::vector<Item> whole_items_;  // before they were split
+  std::vector<AttentionItem> items_;
+  std::vector<AttentionItem> whole_items_;  // before they were split
   std::vector<float> partials_;
   Countdowns segments_;  // [whole item]
   Countdowns heads_;     // [row]

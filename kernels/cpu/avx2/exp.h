@@ -10,9 +10,9 @@
 namespace baton::kernels::cpu {
 namespace {
 
-BATON_INLINE __m256 Exp8(__m256 x) {
+// Of numbers up to kExpMax and NaN.
+BATON_INLINE __m256 ExpOfSmall8(__m256 x) {
   const __m256 vanishes = _mm256_cmp_ps(x, _mm256_set1_ps(kExpMin), _CMP_LT_OQ);
-  const __m256 overflows = _mm256_cmp_ps(x, _mm256_set1_ps(kExpMax), _CMP_GT_OQ);
   const __m256 magic = _mm256_set1_ps(kRoundMagic);
   const __m256 shifted = _mm256_fmadd_ps(x, _mm256_set1_ps(kLog2E), magic);
   const __m256 n = _mm256_sub_ps(shifted, magic);
@@ -25,8 +25,12 @@ BATON_INLINE __m256 Exp8(__m256 x) {
   const __m256i exponent = _mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(shifted), 23),
                                             _mm256_set1_epi32(0x3f800000));
   y = _mm256_mul_ps(y, _mm256_castsi256_ps(exponent));
-  y = _mm256_blendv_ps(y, _mm256_set1_ps(__builtin_inff()), overflows);
   return _mm256_andnot_ps(vanishes, y);
+}
+
+BATON_INLINE __m256 Exp8(__m256 x) {
+  const __m256 overflows = _mm256_cmp_ps(x, _mm256_set1_ps(kExpMax), _CMP_GT_OQ);
+  return _mm256_blendv_ps(ExpOfSmall8(x), _mm256_set1_ps(__builtin_inff()), overflows);
 }
 
 }  // namespace

@@ -29,17 +29,31 @@ BATON_INLINE float SumOfLanes16(__m256 low, __m256 high) {
   return _mm_cvtss_f32(s);
 }
 
-// Scales in place; lanes from n on become -inf, whatever they held.
+// Scales in place; in the last, unfilled vector the other lanes become -inf, whatever they held.
 BATON_INLINE float ScaleAndMax(float* scores, uint32_t n, float scale) {
   const __m256 lowest = _mm256_set1_ps(-__builtin_inff());
+  const __m256 factor = _mm256_set1_ps(scale);
   __m256 max = lowest;
-  for (uint32_t i = 0; i < n; i += 8) {
-    __m256 s = _mm256_mul_ps(_mm256_loadu_ps(scores + i), _mm256_set1_ps(scale));
+  uint32_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m256 s = _mm256_mul_ps(_mm256_loadu_ps(scores + i), factor);
+    _mm256_storeu_ps(scores + i, s);
+    max = _mm256_max_ps(s, max);
+  }
+  if (i < n) {
+    __m256 s = _mm256_mul_ps(_mm256_loadu_ps(scores + i), factor);
     s = _mm256_blendv_ps(lowest, s, LanesBelow(n, i));
     _mm256_storeu_ps(scores + i, s);
     max = _mm256_max_ps(s, max);
   }
   return MaxOfLanes(max);
+}
+
+// No difference to the largest score is above 0.
+BATON_INLINE __m256 ExpInPlace(float* scores, __m256 max) {
+  const __m256 p = ExpOfSmall8(_mm256_sub_ps(_mm256_loadu_ps(scores), max));
+  _mm256_storeu_ps(scores, p);
+  return p;
 }
 
 }  // namespace
@@ -48,14 +62,16 @@ SoftmaxState Avx2Softmax(float* scores, uint32_t n, float scale) {
   const float max = ScaleAndMax(scores, n, scale);
   const __m256 max8 = _mm256_set1_ps(max);
   __m256 sum[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  for (uint32_t i = 0; i < n; i += 16) {
+  uint32_t i = 0;
+  for (; i + 16 <= n; i += 16) {
     UNROLL for (int h = 0; h < 2; ++h) {
-      float* at = scores + i + 8 * h;
-      const __m256 p =
-          _mm256_and_ps(Exp8(_mm256_sub_ps(_mm256_loadu_ps(at), max8)), LanesBelow(n, i + 8 * h));
-      _mm256_storeu_ps(at, p);
-      sum[h] = _mm256_add_ps(sum[h], p);
+      sum[h] = _mm256_add_ps(sum[h], ExpInPlace(scores + i + 8 * h, max8));
     }
+  }
+  for (int h = 0; i + 8 * h < n; ++h) {
+    const __m256 p = _mm256_and_ps(ExpInPlace(scores + i + 8 * h, max8), LanesBelow(n, i + 8 * h));
+    _mm256_storeu_ps(scores + i + 8 * h, p);
+    sum[h] = _mm256_add_ps(sum[h], p);
   }
   return {max, SumOfLanes16(sum[0], sum[1])};
 }
