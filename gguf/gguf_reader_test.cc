@@ -67,6 +67,20 @@ TEST(GgufReaderTest, ReadsEveryKindOfKey) {
   EXPECT_THAT(*file.GetFloatArray("scores"), ElementsAre(1.5f, -2.0f));
 }
 
+TEST(GgufReaderTest, AWriterCopiesEveryKey) {
+  const std::string bytes = SmallFile().Serialize();
+  const Result reader = Read(bytes);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  GgufWriter copy;
+  copy.CopyKeys(**reader);
+  for (const GgufTensor& tensor : (*reader)->tensors()) {
+    copy.AddTensor(tensor.name, tensor.type,
+                   {tensor.dims.begin(), tensor.dims.begin() + tensor.rank},
+                   {reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
+  }
+  EXPECT_EQ(copy.Serialize(), bytes);
+}
+
 TEST(GgufReaderTest, FindsTensorsWithTheirBytes) {
   const std::string bytes = SmallFile().Serialize();
   const Result reader = Read(bytes);

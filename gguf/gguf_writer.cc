@@ -74,6 +74,18 @@ void GgufWriter::AddFloat32Array(std::string_view key, const std::vector<float>&
   AppendArray(keys_, GgufValueType::kFloat32, values);
 }
 
+void GgufWriter::CopyKeys(const GgufReader& file) {
+  constexpr size_t kCountAt = 16;  // magic, version and the number of tensors come first
+  constexpr size_t kKeysAt = 24;
+  const std::byte* const bytes = file.file_bytes().data();
+  uint64_t count;
+  std::memcpy(&count, bytes + kCountAt, sizeof count);
+  // The first tensor's entry begins with the length of its name.
+  const char* const end = file.tensors()[0].name.data() - sizeof(uint64_t);
+  keys_.append(reinterpret_cast<const char*>(bytes) + kKeysAt, end);
+  key_count_ += count;
+}
+
 void GgufWriter::AddTensor(std::string_view name, GgufTensorType type,
                            const std::vector<uint64_t>& dims, std::string data) {
   Tensor tensor;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "gguf/gguf_reader.h"
 #include "gguf/gguf_types.h"
 
 namespace baton {
@@ -25,6 +26,9 @@ class GgufWriter {
   void AddStringArray(std::string_view key, const std::vector<std::string>& values);
   void AddInt32Array(std::string_view key, const std::vector<int32_t>& values);
   void AddFloat32Array(std::string_view key, const std::vector<float>& values);
+
+  // Every key of `file`, which has tensors, as it stands there.
+  void CopyKeys(const GgufReader& file);
 
   // `dims[0]` is the width of a row; `data` is written as it is.
   void AddTensor(std::string_view name, GgufTensorType type, const std::vector<uint64_t>& dims,

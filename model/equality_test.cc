@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "model/load.h"
 #include "model/model_harness.h"
+#include "model/quantize.h"
 #include "model/tiny_model.h"
 #include "model/tiny_vocab.h"
 
@@ -114,11 +115,9 @@ TEST_P(EqualityTest, ACrowdChangesNothing) {
   EXPECT_TRUE(crowd->KvBytes(0) == expected.kv);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Formats, EqualityTest,
-    ::testing::Combine(::testing::Values("reference", "cpu", "cpu-scalar"),
-                       ::testing::Values(GgufTensorType::kF32, GgufTensorType::kF16,
-                                         GgufTensorType::kQ8_0, GgufTensorType::kQ4_1)));
+INSTANTIATE_TEST_SUITE_P(Formats, EqualityTest,
+                         ::testing::Combine(::testing::Values("reference", "cpu", "cpu-scalar"),
+                                            ::testing::ValuesIn(kQuantizeFormats)));
 
 // False where the processor lacks what the tier needs.
 bool RunsHere(const std::string& path, const std::string& backend) {
@@ -133,8 +132,7 @@ bool RunsHere(const std::string& path, const std::string& backend) {
 TEST(TierEqualityTest, EveryTierGivesTheBytesOfScalarCode) {
   const std::string path = ::testing::TempDir() + "tiers.gguf";
   const std::vector<TokenId> tokens = RandomTokens(11, kLength);
-  for (const GgufTensorType type :
-       {GgufTensorType::kF32, GgufTensorType::kF16, GgufTensorType::kQ8_0, GgufTensorType::kQ4_1}) {
+  for (const GgufTensorType type : kQuantizeFormats) {
     TinyModelOptions options;
     options.matrices = options.embedding = type;
     ASSERT_TRUE(WriteTinyModel(options, path).ok());

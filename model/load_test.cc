@@ -1,13 +1,17 @@
 #include "model/load.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "model/quantize.h"
 #include "model/tiny_model.h"
 #include "model/tiny_vocab.h"
 
@@ -44,8 +48,7 @@ void ExpectError(const std::string& path, absl::StatusCode code, const std::stri
 }
 
 TEST(LoadTest, LoadsEveryFormatTiedOrNot) {
-  for (const GgufTensorType type :
-       {GgufTensorType::kF32, GgufTensorType::kF16, GgufTensorType::kQ8_0, GgufTensorType::kQ4_1}) {
+  for (const GgufTensorType type : kQuantizeFormats) {
     TinyModelOptions options = Small();
     options.matrices = options.embedding = type;
     options.tied_head = type == GgufTensorType::kQ8_0;
@@ -59,6 +62,26 @@ TEST(LoadTest, LoadsEveryFormatTiedOrNot) {
     EXPECT_EQ(model->layout.layers.size(), 2u);
     EXPECT_EQ(model->weights.separate_head == nullptr, options.tied_head);
   }
+}
+
+TEST(LoadTest, ProgressGrowsLayerByLayerToTheWholeFile) {
+  std::vector<uint64_t> packed;
+  uint64_t all = 0;
+  LoadOptions load;
+  load.path = Written("progress.gguf", TinyModel(Small()).Serialize());
+  load.backend = "cpu";
+  load.progress = [&](uint64_t packed_bytes, uint64_t all_bytes) {
+    packed.push_back(packed_bytes);
+    all = all_bytes;
+  };
+  const auto model = Load(load);
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ(packed.size(), Small().layers + 1);
+  EXPECT_EQ(std::adjacent_find(packed.begin(), packed.end(), std::greater_equal<>()), packed.end());
+  EXPECT_EQ(packed.back(), all);
+  uint64_t tensor_bytes = 0;
+  for (const GgufTensor& tensor : model->file->tensors()) tensor_bytes += tensor.bytes.size();
+  EXPECT_EQ(all, tensor_bytes);
 }
 
 TEST(LoadTest, DigestsTellModelsApart) {

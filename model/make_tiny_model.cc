@@ -6,6 +6,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "model/quantize.h"
 #include "model/tiny_model.h"
 
 ABSL_FLAG(std::string, out, "", "file to write");
@@ -14,7 +15,8 @@ ABSL_FLAG(uint32_t, context, 512, "context length");
 ABSL_FLAG(uint32_t, width, 64, "of the embedding");
 ABSL_FLAG(uint32_t, heads, 4, "query heads");
 ABSL_FLAG(uint32_t, kv_heads, 2, "key and value heads");
-ABSL_FLAG(std::string, type, "Q4_1", "tensor type of the matrices: F32, F16, Q8_0 or Q4_1");
+ABSL_FLAG(std::string, type, "Q4_1",
+          "tensor type of the matrices: F32, F16, BF16, Q4_0, Q4_1 or Q8_0");
 ABSL_FLAG(std::string, embedding_type, "Q8_0", "tensor type of embedding and head");
 ABSL_FLAG(bool, tied_head, true, "whether the head is the embedding");
 ABSL_FLAG(uint64_t, seed, 1, "seed of the weights");
@@ -22,9 +24,7 @@ ABSL_FLAG(uint64_t, seed, 1, "seed of the weights");
 namespace {
 
 std::optional<baton::GgufTensorType> TypeNamed(std::string_view name) {
-  using baton::GgufTensorType;
-  for (const GgufTensorType type :
-       {GgufTensorType::kF32, GgufTensorType::kF16, GgufTensorType::kQ8_0, GgufTensorType::kQ4_1}) {
+  for (const baton::GgufTensorType type : baton::model::kQuantizeFormats) {
     if (baton::TensorTypeTraits(static_cast<uint32_t>(type))->name == name) return type;
   }
   return std::nullopt;
@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
   const auto matrices = TypeNamed(absl::GetFlag(FLAGS_type));
   const auto embedding = TypeNamed(absl::GetFlag(FLAGS_embedding_type));
   if (!matrices.has_value() || !embedding.has_value() || absl::GetFlag(FLAGS_out).empty()) {
-    std::fprintf(stderr, "needs --out=FILE; types are F32, F16, Q8_0, Q4_1\n");
+    std::fprintf(stderr, "needs --out=FILE; types are F32, F16, BF16, Q4_0, Q4_1, Q8_0\n");
     return 2;
   }
   baton::model::TinyModelOptions options;

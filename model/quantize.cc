@@ -28,6 +28,25 @@ void AppendQ8_0(std::string& out, std::span<const float> block) {
   for (const float v : block) Append(out, static_cast<int8_t>(std::roundf(v * inverse)));
 }
 
+// Two levels, the lower one in the low bits, for each i.
+template <typename Level>
+void AppendNibbles(std::string& out, std::span<const float> block, const Level& level) {
+  for (size_t i = 0; i < kBlock / 2; ++i) {
+    Append(out, static_cast<uint8_t>(level(block[i]) | level(block[i + kBlock / 2]) << 4));
+  }
+}
+
+// The value of largest magnitude becomes -8 steps.
+void AppendQ4_0(std::string& out, std::span<const float> block) {
+  const float extreme = *std::max_element(
+      block.begin(), block.end(), [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+  const float scale = extreme / -8.0f;
+  const float inverse = scale != 0 ? 1.0f / scale : 0.0f;
+  Append(out, HalfFromFloat(scale));
+  AppendNibbles(out, block,
+                [&](float v) { return std::min(15, static_cast<int>(v * inverse + 8.5f)); });
+}
+
 void AppendQ4_1(std::string& out, std::span<const float> block) {
   const float min = *std::min_element(block.begin(), block.end());
   const float max = *std::max_element(block.begin(), block.end());
@@ -35,11 +54,21 @@ void AppendQ4_1(std::string& out, std::span<const float> block) {
   const float inverse = scale != 0 ? 1.0f / scale : 0.0f;
   Append(out, HalfFromFloat(scale));
   Append(out, HalfFromFloat(min));
-  const auto level = [&](float v) {
+  AppendNibbles(out, block, [&](float v) {
     return std::min(15, static_cast<int>((v - min) * inverse + 0.5f));
-  };
-  for (size_t i = 0; i < kBlock / 2; ++i) {
-    Append(out, static_cast<uint8_t>(level(block[i]) | level(block[i + kBlock / 2]) << 4));
+  });
+}
+
+void AppendBlock(std::string& out, std::span<const float> block, GgufTensorType type) {
+  switch (type) {
+    case GgufTensorType::kQ4_0:
+      return AppendQ4_0(out, block);
+    case GgufTensorType::kQ4_1:
+      return AppendQ4_1(out, block);
+    case GgufTensorType::kQ8_0:
+      return AppendQ8_0(out, block);
+    default:
+      BATON_CHECK(false && "no such format in test models");
   }
 }
 
@@ -71,6 +100,12 @@ float FloatFromHalf(uint16_t half) {
   return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
+uint16_t BFloat16FromFloat(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(bits >> 16 | 0x40);  // NaN
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 std::string Quantize(std::span<const float> values, GgufTensorType type) {
   std::string out;
   switch (type) {
@@ -80,18 +115,16 @@ std::string Quantize(std::span<const float> values, GgufTensorType type) {
     case GgufTensorType::kF16:
       for (const float v : values) Append(out, HalfFromFloat(v));
       return out;
-    case GgufTensorType::kQ8_0:
-    case GgufTensorType::kQ4_1:
-      BATON_CHECK(values.size() % kBlock == 0);
-      for (size_t i = 0; i < values.size(); i += kBlock) {
-        type == GgufTensorType::kQ8_0 ? AppendQ8_0(out, values.subspan(i, kBlock))
-                                      : AppendQ4_1(out, values.subspan(i, kBlock));
-      }
+    case GgufTensorType::kBF16:
+      for (const float v : values) Append(out, BFloat16FromFloat(v));
       return out;
     default:
-      BATON_CHECK(false && "no such format in test models");
+      BATON_CHECK(values.size() % kBlock == 0);
+      for (size_t i = 0; i < values.size(); i += kBlock) {
+        AppendBlock(out, values.subspan(i, kBlock), type);
+      }
+      return out;
   }
-  return out;
 }
 
 }  // namespace baton::model

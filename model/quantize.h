@@ -14,8 +14,15 @@ namespace baton::model {
 // Round to nearest even; overflow becomes infinity.
 uint16_t HalfFromFloat(float value);
 float FloatFromHalf(uint16_t half);
+// Round to nearest even, as bfloat16.
+uint16_t BFloat16FromFloat(float value);
 
-// F32, F16, Q8_0 or Q4_1; values.size() is a multiple of the format's block.
+// What Quantize writes.
+inline constexpr GgufTensorType kQuantizeFormats[] = {GgufTensorType::kF32,  GgufTensorType::kF16,
+                                                      GgufTensorType::kBF16, GgufTensorType::kQ4_0,
+                                                      GgufTensorType::kQ4_1, GgufTensorType::kQ8_0};
+
+// One of kQuantizeFormats; values.size() is a multiple of the format's block.
 std::string Quantize(std::span<const float> values, GgufTensorType type);
 
 }  // namespace baton::model

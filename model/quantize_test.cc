@@ -1,11 +1,14 @@
 #include "model/quantize.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/quant_oracle.h"
 
 namespace baton::model {
 namespace {
@@ -27,13 +30,22 @@ TEST(QuantizeTest, HalvesRoundToNearestEven) {
   EXPECT_EQ(HalfFromFloat(-std::numeric_limits<float>::infinity()), 0xfc00);
 }
 
-TEST(QuantizeTest, BlocksHaveTheSizesOfTheFormat) {
-  std::vector<float> values(64);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) - 20;
-  for (const GgufTensorType type :
-       {GgufTensorType::kF32, GgufTensorType::kF16, GgufTensorType::kQ8_0, GgufTensorType::kQ4_1}) {
-    const GgufTypeTraits traits = *TensorTypeTraits(static_cast<uint32_t>(type));
-    EXPECT_EQ(Quantize(values, type).size(), 64 / traits.block_elements * traits.block_bytes);
+TEST(QuantizeTest, BFloat16RoundsToNearestEven) {
+  EXPECT_EQ(BFloat16FromFloat(1.0f + 0x1p-8f), 0x3f80);
+  EXPECT_EQ(BFloat16FromFloat(1.0f + 3 * 0x1p-8f), 0x3f82);
+  EXPECT_EQ(BFloat16FromFloat(-std::numeric_limits<float>::infinity()), 0xff80);
+  EXPECT_EQ(BFloat16FromFloat(std::numeric_limits<float>::max()), 0x7f80);
+}
+
+TEST(QuantizeTest, EveryFormatHasTheBytesOfTheReferenceImplementation) {
+  for (const GgufTensorType type : kQuantizeFormats) {
+    if (type == GgufTensorType::kF32) continue;
+    const std::string_view name = TensorTypeTraits(static_cast<uint32_t>(type))->name;
+    const auto oracle = kernels::QuantOracle(name);
+    if (!oracle.has_value()) GTEST_SKIP() << "no quantisation oracle";
+    const std::string actual = Quantize(oracle->input, type);
+    ASSERT_EQ(actual.size(), oracle->quantized.size()) << name;
+    EXPECT_EQ(std::memcmp(actual.data(), oracle->quantized.data(), actual.size()), 0) << name;
   }
 }
 

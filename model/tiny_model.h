@@ -19,7 +19,8 @@ struct TinyModelOptions {
   uint32_t kv_heads = 2;        // divides heads
   uint32_t feed_forward = 128;  // multiple of 32
   uint32_t context = 512;
-  // F32, F16, Q8_0 or Q4_1: of every matrix but the embedding and the head. Norms are F32.
+  // One of kQuantizeFormats (model/quantize.h): of every matrix but the embedding and the head.
+  // Norms are F32.
   GgufTensorType matrices = GgufTensorType::kQ4_1;
   GgufTensorType embedding = GgufTensorType::kQ8_0;  // and of a separate head
   bool tied_head = true;
