@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 
@@ -208,6 +209,16 @@ absl::StatusOr<std::vector<float>> GgufReader::GetFloatArray(std::string_view ke
   std::vector<float> numbers(value->count);
   if (!numbers.empty()) std::memcpy(numbers.data(), value->payload.data(), value->payload.size());
   return numbers;
+}
+
+void GgufReader::DropPages(const GgufTensor& tensor) const {
+  if (mapping_ == nullptr) return;
+  constexpr uintptr_t kPage = 4096;
+  // Whole pages only: its neighbours keep theirs.
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.bytes.data());
+  const uintptr_t first = (begin + kPage - 1) / kPage * kPage;
+  const uintptr_t last = (begin + tensor.bytes.size()) / kPage * kPage;
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 const GgufTensor* GgufReader::FindTensor(std::string_view name) const {

@@ -59,6 +59,10 @@ class GgufReader {
   // nullptr when there is none.
   const GgufTensor* FindTensor(std::string_view name) const;
 
+  // Nobody will read this tensor for now: its pages leave this process's memory. Reading it again
+  // brings them back. Other threads must not be reading it.
+  void DropPages(const GgufTensor& tensor) const;
+
   const std::string& name() const { return name_; }
   std::span<const std::byte> file_bytes() const { return bytes_; }
 

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,14 @@ std::string F32Bytes(size_t count) { return std::string(count * 4, '\0'); }
 template <typename T>
 void PokeAt(std::string& bytes, size_t offset, T value) {
   std::memcpy(bytes.data() + offset, &value, sizeof value);
+}
+
+// Of this process, mapped from files.
+size_t FilePagesInMemory() {
+  std::ifstream statm("/proc/self/statm");
+  size_t size = 0, resident = 0, shared = 0;
+  statm >> size >> resident >> shared;
+  return shared;
 }
 
 GgufWriter SmallFile() {
@@ -65,6 +74,28 @@ TEST(GgufReaderTest, ReadsEveryKindOfKey) {
   EXPECT_THAT(*file.GetStringArray("words"), ElementsAre("a", "", "ccc"));
   EXPECT_THAT(*file.GetInt32Array("ids"), ElementsAre(3, -1, 4));
   EXPECT_THAT(*file.GetFloatArray("scores"), ElementsAre(1.5f, -2.0f));
+}
+
+TEST(GgufReaderTest, DroppedPagesLeaveMemoryAndComeBack) {
+  constexpr size_t kPages = 4096;  // the kernel counts roughly
+  const std::string path = ::testing::TempDir() + "dropped.gguf";
+  GgufWriter writer;
+  writer.AddTensor("big", GgufTensorType::kF32, {1024, kPages}, std::string(kPages * 4096, '\7'));
+  writer.AddTensor("next", GgufTensorType::kF32, {4}, F32Bytes(4));
+  ASSERT_TRUE(writer.WriteFile(path).ok());
+  const Result reader = GgufReader::Open(path);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  const GgufTensor& big = *(*reader)->FindTensor("big");
+  const auto sum = [&] {
+    int total = 0;
+    for (const std::byte byte : big.bytes) total += std::to_integer<int>(byte);
+    return total;
+  };
+  EXPECT_EQ(sum(), static_cast<int>(7 * big.bytes.size()));
+  const size_t before = FilePagesInMemory();
+  (*reader)->DropPages(big);
+  EXPECT_LT(FilePagesInMemory() + kPages / 2, before);
+  EXPECT_EQ(sum(), static_cast<int>(7 * big.bytes.size()));
 }
 
 TEST(GgufReaderTest, AWriterCopiesEveryKey) {

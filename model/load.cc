@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
@@ -32,6 +33,18 @@ absl::StatusOr<std::unique_ptr<kernels::Backend>> CreateBackend(const LoadOption
                                     "' (cpu, cpu-TIER, reference)");
 }
 
+class Stopwatch {
+ public:
+  // Seconds since the last lap.
+  double Lap() {
+    const Time now = SteadyNow();
+    return ToSeconds(now - std::exchange(last_, now));
+  }
+
+ private:
+  Time last_ = SteadyNow();
+};
+
 kernels::RopeSpec RopeOf(const ModelConfig& config) {
   kernels::RopeSpec spec;
   spec.dims = config.head_dim;
@@ -44,6 +57,7 @@ kernels::RopeSpec RopeOf(const ModelConfig& config) {
 
 absl::StatusOr<LoadedModel> Load(const LoadOptions& options) {
   LoadedModel model;
+  Stopwatch watch;
   BATON_ASSIGN_OR_RETURN(model.file, GgufReader::Open(options.path));
   BATON_ASSIGN_OR_RETURN(model.config, ReadModelConfig(*model.file));
   if (options.context != 0) {
@@ -53,9 +67,15 @@ absl::StatusOr<LoadedModel> Load(const LoadOptions& options) {
   BATON_ASSIGN_OR_RETURN(model.layout,
                          model.backend->Layout({model.config.num_layers, model.config.num_kv_heads,
                                                 model.config.head_dim, options.block_size}));
-  BATON_ASSIGN_OR_RETURN(model.weights, PackWeights(*model.file, model.config, *model.backend));
-  BATON_ASSIGN_OR_RETURN(model.rope, model.backend->MakeRope(RopeOf(model.config)));
+  model.seconds.open = watch.Lap();
+  // First, because packing lets go of the file's pages.
   model.weights_hash = WeightsHash(*model.file, model.config);
+  model.seconds.hash = watch.Lap();
+  BATON_ASSIGN_OR_RETURN(model.weights,
+                         PackWeights(*model.file, model.config, *model.backend, options.progress));
+  model.seconds.pack = watch.Lap();
+  BATON_ASSIGN_OR_RETURN(model.rope, model.backend->MakeRope(RopeOf(model.config)));
+  model.seconds.tables = watch.Lap();
   model.numerics_id = NumericsId(model.weights_hash, *model.backend, model.layout);
   return model;
 }

@@ -22,6 +22,15 @@ struct LoadOptions {
   uint32_t threads = 1;         // 1..256; no effect on results
   uint32_t block_size = 16;     // slots of a KV block
   uint32_t context = 0;         // lowers the model's own context length; 0: as the file says
+  PackProgress progress = {};
+};
+
+// Where the time of Load went.
+struct LoadSeconds {
+  double open = 0;    // the file mapped, its keys and directory checked
+  double hash = 0;    // of the weights
+  double pack = 0;    // weights into the backend's form
+  double tables = 0;  // cos and sin of every position
 };
 
 // Movable, immutable after Load except for what the backend does inside its operations. Members
@@ -35,6 +44,7 @@ struct LoadedModel {
   kv::KvLayout layout;
   Digest weights_hash;
   Digest numerics_id;
+  LoadSeconds seconds;
 };
 
 // Blocks for as long as packing takes. NOT_FOUND: no such file. INVALID_ARGUMENT: not a valid

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/status_macros.h"
 
@@ -15,8 +16,11 @@ using kernels::RawTensor;
 
 class Packer {
  public:
-  Packer(const GgufReader& file, const ModelConfig& config, kernels::Backend& backend)
-      : file_(file), config_(config), backend_(backend) {}
+  Packer(const GgufReader& file, const ModelConfig& config, kernels::Backend& backend,
+         const PackProgress& progress)
+      : file_(file), config_(config), backend_(backend), progress_(progress) {
+    for (const GgufTensor& tensor : file.tensors()) all_bytes_ += tensor.bytes.size();
+  }
 
   absl::StatusOr<ModelWeights> Run() {
     ModelWeights weights;
@@ -25,6 +29,7 @@ class Packer {
     for (uint32_t layer = 0; layer < config_.num_layers; ++layer) {
       BATON_ASSIGN_OR_RETURN(LayerWeights packed, Layer(layer));
       weights.layers.push_back(std::move(packed));
+      EndLayer();
     }
     BATON_ASSIGN_OR_RETURN(weights.output_norm, Gain("output_norm.weight"));
     if (file_.FindTensor("output.weight") != nullptr) {
@@ -32,6 +37,7 @@ class Packer {
                              Matrix("output.weight", config_.vocab_size, config_.width));
     }
     BATON_RETURN_IF_ERROR(CheckAllUsed());
+    EndLayer();
     return weights;
   }
 
@@ -96,6 +102,7 @@ class Packer {
                                       ", which is not supported");
     }
     used_.insert(tensor->name);
+    layer_.push_back(tensor);
     return RawTensor{tensor->name, type, rows, cols, tensor->bytes};
   }
 
@@ -107,6 +114,17 @@ class Packer {
       }
     }
     return absl::OkStatus();
+  }
+
+  // What has been packed is needed no longer: without this, file and packed weights would be in
+  // memory side by side.
+  void EndLayer() {
+    for (const GgufTensor* tensor : layer_) {
+      packed_bytes_ += tensor->bytes.size();
+      file_.DropPages(*tensor);
+    }
+    layer_.clear();
+    if (progress_) progress_(packed_bytes_, all_bytes_);
   }
 
   std::string Named(std::string_view tensor) const {
@@ -122,14 +140,18 @@ class Packer {
   const GgufReader& file_;
   const ModelConfig& config_;
   kernels::Backend& backend_;
+  const PackProgress& progress_;
+  uint64_t all_bytes_ = 0;
+  uint64_t packed_bytes_ = 0;
   std::set<std::string_view> used_;
+  std::vector<const GgufTensor*> layer_;  // packed since the last EndLayer
 };
 
 }  // namespace
 
 absl::StatusOr<ModelWeights> PackWeights(const GgufReader& file, const ModelConfig& config,
-                                         kernels::Backend& backend) {
-  return Packer(file, config, backend).Run();
+                                         kernels::Backend& backend, const PackProgress& progress) {
+  return Packer(file, config, backend, progress).Run();
 }
 
 }  // namespace baton::model

@@ -2,6 +2,8 @@
 #ifndef BATON_MODEL_WEIGHTS_H_
 #define BATON_MODEL_WEIGHTS_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -35,11 +37,16 @@ struct ModelWeights {
   }
 };
 
-// INVALID_ARGUMENT: a tensor is missing or has another shape than the configuration says.
-// UNIMPLEMENTED: a tensor's type is not supported, or the file has a tensor that this architecture
-// does not use (its answer would be silently wrong without it). Errors name the tensor.
+// Told, on the thread that packs, how many bytes of the file's tensors are packed: after each
+// layer, and at the end with packed == all.
+using PackProgress = std::function<void(uint64_t packed_bytes, uint64_t all_bytes)>;
+
+// `progress` may be empty. INVALID_ARGUMENT: a tensor is missing or has another shape than the
+// configuration says. UNIMPLEMENTED: a tensor's type is not supported, or the file has a tensor
+// that this architecture does not use (its answer would be silently wrong without it). Errors name
+// the tensor.
 absl::StatusOr<ModelWeights> PackWeights(const GgufReader& file, const ModelConfig& config,
-                                         kernels::Backend& backend);
+                                         kernels::Backend& backend, const PackProgress& progress);
 
 }  // namespace baton::model
 
