@@ -86,6 +86,10 @@ TEST(WorkerProcessTest, DecodeWorkerServesAlone) {
   WorkerProcess worker("decode", Args());
   ASSERT_TRUE(worker.ready()) << worker.StderrText();
   ProcessRouter router(worker, kRouter);
+  EXPECT_NE(worker.StderrText().find("\"loaded the model\""), std::string::npos);
+  for (const std::string stage : {"open", "hash", "pack", "tables", "vocabulary"}) {
+    EXPECT_GT(worker.Metric("baton_load_seconds{stage=\"" + stage + "\"}"), 0) << stage;
+  }
   EXPECT_EQ(router.hello().role(), v1::ROLE_DECODE);
   EXPECT_EQ(router.hello().transfer_address(), worker.listen());
   const DecoderState state = State(1, 50);

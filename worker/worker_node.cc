@@ -4,10 +4,12 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/clock.h"
 #include "common/status_macros.h"
 #include "kvtransfer/shm_transport.h"
 #include "kvtransfer/tcp_transport.h"
 #include "text/vocab_from_gguf.h"
+#include "worker/load_report.h"
 
 namespace baton::worker {
 namespace {
@@ -20,21 +22,6 @@ EventLoop::Options LoopOptions(MetricsRegistry& metrics) {
           .Get();
   options.on_slow_turn = [counter](Duration) mutable { counter.Increment(); };
   return options;
-}
-
-// Has the kernel give all of it now: the first request does not pay for it, and a machine that is
-// too small says so at the start.
-void TouchEveryPage(kv::KvArena& arena) {
-  constexpr size_t kPageBytes = 4096;
-  const kv::KvLayout& layout = arena.layout();
-  for (uint32_t layer = 0; layer < layout.layers.size(); ++layer) {
-    for (uint32_t part = 0; part < layout.layers[layer].arenas.size(); ++part) {
-      volatile std::byte* const base = arena.Piece(layer, part, 0).data();
-      const size_t bytes =
-          arena.blocks(layout.layers[layer].group) * layout.PieceBytes(layer, part);
-      for (size_t at = 0; at < bytes; at += kPageBytes) base[at] = std::byte{0};
-    }
-  }
 }
 
 bool Uses(const std::string& transport, const char* scheme) {
@@ -54,7 +41,14 @@ absl::Status NodeOptions::Validate() const {
 absl::StatusOr<std::unique_ptr<WorkerNode>> WorkerNode::Load(const NodeOptions& options,
                                                              const Environment& environment) {
   BATON_RETURN_IF_ERROR(options.Validate());
-  BATON_ASSIGN_OR_RETURN(model::LoadedModel model, model::Load(options.model));
+  LoadReport report(environment.metrics, environment.log, options.model.path);
+  model::LoadOptions model_options = options.model;
+  model_options.progress = [&](uint64_t packed, uint64_t all) { report.Packed(packed, all); };
+  BATON_ASSIGN_OR_RETURN(model::LoadedModel model, model::Load(model_options));
+  report.StageTook("open", model.seconds.open);
+  report.StageTook("hash", model.seconds.hash);
+  report.StageTook("pack", model.seconds.pack);
+  report.StageTook("tables", model.seconds.tables);
   BATON_ASSIGN_OR_RETURN(const VocabData data, VocabDataFromGguf(*model.file));
   BATON_ASSIGN_OR_RETURN(Vocab vocab, Vocab::Create(data));
   if (static_cast<uint32_t>(vocab.size()) != model.config.vocab_size) {
@@ -62,10 +56,12 @@ absl::StatusOr<std::unique_ptr<WorkerNode>> WorkerNode::Load(const NodeOptions& 
                                       std::to_string(vocab.size()) + " tokens, the model's head " +
                                       std::to_string(model.config.vocab_size));
   }
+  report.StageEnds("vocabulary");
   std::unique_ptr<WorkerNode> node(
       new WorkerNode(options, environment, std::move(model), std::move(vocab)));
   BATON_RETURN_IF_ERROR(node->options_.worker.Validate());
   BATON_RETURN_IF_ERROR(node->MakeArena());
+  report.Done();
   return node;
 }
 
@@ -101,7 +97,11 @@ absl::Status WorkerNode::MakeArena() {
   options.shareable = source && Uses(options_.transport, "shm");
   options.sealed = source;
   BATON_ASSIGN_OR_RETURN(arena_, kv::KvArena::Create(model_.layout, options));
-  TouchEveryPage(*arena_);
+  pages_ = std::make_unique<kv::ArenaPages>(
+      *arena_,
+      [env = env_, bytes = arena_->total_bytes(), begin = SteadyNow()](const absl::Status& status) {
+        ReportKvMemory(env.metrics, env.log, status, {bytes, ToSeconds(SteadyNow() - begin)});
+      });
   return absl::OkStatus();
 }
 

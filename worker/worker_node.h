@@ -17,6 +17,7 @@
 #include "common/random.h"
 #include "decode_worker/decode_role.h"
 #include "kv/arena.h"
+#include "kv/arena_pages.h"
 #include "kvtransfer/receive_table.h"
 #include "kvtransfer/source.h"
 #include "kvtransfer/transport.h"
@@ -88,6 +89,7 @@ class WorkerNode {
   const Vocab vocab_;
   OsRandom random_;
   std::unique_ptr<kv::KvArena> arena_;
+  std::unique_ptr<kv::ArenaPages> pages_;
   EventLoop loop_;
   bool started_ = false;
   std::string data_address_;
