@@ -1,9 +1,11 @@
 """The speed rows of whole servers: Baton over gRPC beside llama-server over HTTP, one kind of cluster beside another,
 and OpenVINO GenAI."""
 import json
+import os
 import shlex
 import statistics
 import subprocess
+import time
 
 import clusters
 import figures
@@ -103,6 +105,27 @@ class SplitVsUnified:
         return [figures.failed_row(name, note, self.BOUNDS[name]) for name in self.names]
 
 
+class Start:
+    """`baton up` with its defaults, from its start until a request would succeed: one worker, or one of each role."""
+
+    FLAGS = {"start_unified_q4_1": ("--prefill-workers", "0"), "start_split_q4_1": ()}
+    names = tuple(FLAGS)
+    BOUND_S = 1.5
+
+    def run(self, run):
+        seconds = {name: [] for name in self.names}
+        for _ in range(run.rounds):
+            for name, flags in self.FLAGS.items():
+                begin = time.time()
+                with clusters.Cluster(run.model("q4_1"), *flags) as cluster:
+                    seconds[name].append(os.path.getmtime(cluster.ready) - begin)
+        rows = [figures.pair_row(name, seconds[name], "s") | {"bound": self.BOUND_S} for name in self.names]
+        return [row | {"pass": row["value"] < self.BOUND_S} for row in rows]
+
+    def failed(self, note):
+        return [figures.failed_row(name, note, self.BOUND_S) for name in self.names]
+
+
 class OpenVino:
     """OpenVINO GenAI on the Q4_1 file, with its default KV type."""
 
@@ -156,3 +179,4 @@ def rows():
     yield Serve("q4_0", (2, 2))
     yield OpenVino()
     yield SplitVsUnified()
+    yield Start()
