@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/cpu/tier.h"
+
 #define BATON_INLINE inline __attribute__((always_inline))
 
 // A loop over accumulators that is not unrolled keeps them in memory.
@@ -19,12 +21,48 @@
 namespace baton::kernels::cpu {
 namespace {
 
-// Few rows are bound by memory: asks for the lines of *block that lie 3 KB ahead.
-template <typename Block>
-BATON_INLINE void PrefetchAhead(const Block* block) {
-  const char* ahead = reinterpret_cast<const char*>(block) + 3072;
-  UNROLL for (size_t line = 0; line < sizeof(Block); line += 64) __builtin_prefetch(ahead + line);
-}
+// One of the tiles that work on a panel, one after another.
+struct TilePlace {
+  uint32_t first_row = 0;
+  uint32_t index = 0;
+  uint32_t count = 1;
+};
+
+// Weights that will be wanted, for work in steps of kStepBytes. A single tile meets memory as it
+// goes, and looks 3 KB ahead. Several tiles work on a panel from cache, where no miss asks for the
+// next one: each asks for its share of it, and as memory answers few requests at once, bit by bit.
+template <size_t kStepBytes>
+class Ahead {
+ public:
+  // The panel has so many steps; its successor follows it in memory.
+  BATON_INLINE Ahead(const void* panel, uint32_t steps, const TilePlace& tile)
+      : next_(static_cast<const char*>(panel)), alone_(tile.count == 1) {
+    const size_t bytes = steps * kStepBytes;
+    next_ += alone_ ? 3072 : bytes + bytes * tile.index / tile.count;
+    limit_ = next_;
+    share_ = kStepBytes / tile.count;
+  }
+  BATON_INLINE Ahead() = default;  // asks for nothing
+
+  BATON_INLINE void Step() {
+    if (kLongStep && alone_) {
+      UNROLL for (size_t line = 0; line < kStepBytes; line += 64) __builtin_prefetch(next_ + line);
+      next_ += kStepBytes;
+      return;
+    }
+    limit_ += share_;
+    for (; next_ < limit_; next_ += 64) __builtin_prefetch(next_);
+  }
+
+ private:
+  // Several lines of a step are asked for without a loop, which costs a few percent.
+  static constexpr bool kLongStep = kStepBytes > 64;
+
+  const char* next_ = nullptr;
+  const char* limit_ = nullptr;
+  size_t share_ = 0;
+  bool alone_ = false;
+};
 
 // Where kRows rows stand, one pointer for three of them: with base + stride and base + 2 * stride
 // an instruction addresses its row by itself. Left alone, GCC gives each row and offset a register,
@@ -48,40 +86,39 @@ struct RowPointers {
   const T* base[kBases];
 };
 
-// Several tiles work on one panel from cache, and no miss tells the processor that the next panel
-// will be wanted: each tile asks for its share of it.
-BATON_INLINE void PrefetchShare(const void* next, size_t bytes, uint32_t tile, uint32_t tiles) {
-  const char* p = static_cast<const char*>(next);
-  for (size_t at = bytes * tile / tiles; at < bytes * (tile + 1) / tiles; at += 64) {
-    __builtin_prefetch(p + at);
-  }
+// Of a dense panel: nothing where its rows lie apart, in blocks of a KV cache, nor for one or two
+// rows of activations, which the processor's own guesses serve better (measured on Zen 4).
+template <typename B>
+BATON_INLINE Ahead<kPanel * sizeof(B)> AheadOf(const DensePanel<B>& args, const TilePlace& tile) {
+  const bool is_weight = args.b_stride == kPanel && args.run >= args.k;
+  if (!is_weight || args.rows <= 2) return {};
+  return {*args.runs, args.k, tile};
 }
 
-template <typename Kernel, int kRows, bool kStreams, typename Args>
-__attribute__((noinline)) void RunTile(const Args& args, uint32_t first_row) {
-  Kernel::template Tile<kRows, kStreams>(args, first_row);
+template <typename Kernel, int kRows, typename Args>
+__attribute__((noinline)) void RunTile(const Args& args, const TilePlace& tile) {
+  Kernel::template Tile<kRows>(args, tile);
 }
 
 // Runs exactly `rows` rows (1..kMax) as one tile, so that no remainder reads the weights again.
-template <typename Kernel, int kMax, bool kStreams, typename Args>
-BATON_INLINE void RunRows(const Args& args, uint32_t first_row, uint32_t rows) {
+template <typename Kernel, int kMax, typename Args>
+BATON_INLINE void RunRows(const Args& args, const TilePlace& tile, uint32_t rows) {
   if constexpr (kMax > 1) {
-    if (rows < kMax) return RunRows<Kernel, kMax - 1, kStreams>(args, first_row, rows);
+    if (rows < kMax) return RunRows<Kernel, kMax - 1>(args, tile, rows);
   }
-  RunTile<Kernel, kMax, kStreams>(args, first_row);
+  RunTile<Kernel, kMax>(args, tile);
 }
 
-// Splits args.rows into tiles of nearly equal height, each at most kMax. A single tile streams the
-// weights from memory.
+// Splits args.rows into tiles of nearly equal height, each at most kMax.
 template <typename Kernel, int kMax, typename Args>
 BATON_INLINE void ForTiles(const Args& args) {
-  const uint32_t tiles = (args.rows + kMax - 1) / kMax;
-  if (tiles == 1) return RunRows<Kernel, kMax, true>(args, 0, args.rows);
-  for (uint32_t tile = 0, row = 0; tile < tiles; ++tile) {
-    const uint32_t rows = (args.rows - row + (tiles - tile) - 1) / (tiles - tile);
-    Kernel::PrefetchNext(args, tile, tiles);
-    RunRows<Kernel, kMax, false>(args, row, rows);
-    row += rows;
+  TilePlace tile;
+  tile.count = (args.rows + kMax - 1) / kMax;
+  for (; tile.index < tile.count; ++tile.index) {
+    const uint32_t left = tile.count - tile.index;
+    const uint32_t rows = (args.rows - tile.first_row + left - 1) / left;
+    RunRows<Kernel, kMax>(args, tile, rows);
+    tile.first_row += rows;
   }
 }
 

@@ -17,10 +17,10 @@ BATON_INLINE float Fma(float a, float b, float c) {
 }
 
 struct Dense {
-  template <int kRows, bool kStreams, typename B>
-  static BATON_INLINE void Tile(const DensePanel<B>& args, uint32_t first_row) {
-    const float* a = args.a + first_row * args.a_stride;
-    float* out = args.out + first_row * args.out_stride;
+  template <int kRows, typename B>
+  static BATON_INLINE void Tile(const DensePanel<B>& args, const TilePlace& tile) {
+    const float* a = args.a + tile.first_row * args.a_stride;
+    float* out = args.out + tile.first_row * args.out_stride;
     const bool continues = args.store == DenseStore::kContinue;
     __m256 sum[kRows][2];
     UNROLL for (int r = 0; r < kRows; ++r) {
@@ -30,10 +30,12 @@ struct Dense {
       }
     }
     const B* const* run = args.runs;
+    auto ahead = AheadOf(args, tile);
     for (uint32_t left = args.k; left > 0; ++run) {
       const uint32_t count = left < args.run ? left : args.run;
       const B* b = *run;
       for (uint32_t k = 0; k < count; ++k, b += args.b_stride, ++a) {
+        ahead.Step();
         const __m256 b0 = Load8(b);
         const __m256 b1 = Load8(b + 8);
         UNROLL for (int r = 0; r < kRows; ++r) {
@@ -46,9 +48,6 @@ struct Dense {
     }
     StoreRows<kRows>(out, args.out_stride, sum, args.store == DenseStore::kAdd);
   }
-
-  template <typename B>
-  static BATON_INLINE void PrefetchNext(const DensePanel<B>&, uint32_t, uint32_t) {}
 };
 
 // Fewer than 16 columns: a head dimension that is no multiple of 16.

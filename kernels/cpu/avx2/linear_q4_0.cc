@@ -10,17 +10,18 @@ namespace {
 
 // Nibbles are multiplied unsigned, as 8 more than their weight; `centre` takes that away.
 struct Q4_0 {
-  template <int kRows, bool kStreams>
-  static BATON_INLINE void Tile(const QuantizedPanel<int8_t>& args, uint32_t first_row) {
+  template <int kRows>
+  static BATON_INLINE void Tile(const QuantizedPanel<int8_t>& args, const TilePlace& tile) {
     const auto* panel = reinterpret_cast<const PanelQ4_0*>(args.panel);
-    const int8_t* q = args.in.q + first_row * args.in.q_stride;
-    const float* scale = args.in.scale + first_row * args.in.scale_stride;
-    const int32_t* centre = args.in.centre + first_row * args.in.scale_stride;
+    const int8_t* q = args.in.q + tile.first_row * args.in.q_stride;
+    const float* scale = args.in.scale + tile.first_row * args.in.scale_stride;
+    const int32_t* centre = args.in.centre + tile.first_row * args.in.scale_stride;
     __m256 sum[kRows][2];
     UNROLL for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = _mm256_setzero_ps();
+    Ahead<sizeof(PanelQ4_0)> ahead(panel, args.blocks, tile);
     for (uint32_t b = 0; b < args.blocks; ++b) {
       __m256i dot[kRows][2];
-      if constexpr (kStreams) PrefetchAhead(&panel[b]);
+      ahead.Step();
       NibbleDots<kRows>(panel[b].nibbles, q + b * kBlock, args.in.q_stride, dot);
       UNROLL for (int h = 0; h < 2; ++h) {
         const __m256 d = LoadHalf8(panel[b].scale + 8 * h);
@@ -32,14 +33,8 @@ struct Q4_0 {
         }
       }
     }
-    float* out = args.out + first_row * args.out_stride;
+    float* out = args.out + tile.first_row * args.out_stride;
     StoreRows<kRows>(out, args.out_stride, sum, args.add);
-  }
-
-  static BATON_INLINE void PrefetchNext(const QuantizedPanel<int8_t>& args, uint32_t tile,
-                                        uint32_t tiles) {
-    const size_t bytes = args.blocks * sizeof(PanelQ4_0);
-    PrefetchShare(args.panel + bytes, bytes, tile, tiles);
   }
 };
 

@@ -36,21 +36,23 @@ struct Some {
 
 template <typename Columns>
 struct Dense {
-  template <int kRows, bool kStreams, typename B>
-  static BATON_INLINE void Tile(const DensePanel<B>& args, uint32_t first_row) {
+  template <int kRows, typename B>
+  static BATON_INLINE void Tile(const DensePanel<B>& args, const TilePlace& tile) {
     const Columns columns = Columns::Of(args.cols);
-    const float* a = args.a + first_row * args.a_stride;
-    float* out = args.out + first_row * args.out_stride;
+    const float* a = args.a + tile.first_row * args.a_stride;
+    float* out = args.out + tile.first_row * args.out_stride;
     const bool continues = args.store == DenseStore::kContinue;
     __m512 sum[kRows];
     UNROLL for (int r = 0; r < kRows; ++r) {
       sum[r] = continues ? columns.Load(out + r * args.out_stride) : _mm512_setzero_ps();
     }
     const B* const* run = args.runs;
+    auto ahead = AheadOf(args, tile);
     for (uint32_t left = args.k; left > 0; ++run) {
       const uint32_t count = left < args.run ? left : args.run;
       const B* b = *run;
       for (uint32_t k = 0; k < count; ++k, b += args.b_stride, ++a) {
+        ahead.Step();
         const __m512 values = columns.Load(b);
         UNROLL for (int r = 0; r < kRows; ++r) {
           sum[r] = _mm512_fmadd_ps(_mm512_set1_ps(a[r * args.a_stride]), values, sum[r]);
@@ -64,9 +66,6 @@ struct Dense {
       columns.Store(p, adds ? _mm512_add_ps(columns.Load(p), sum[r]) : sum[r]);
     }
   }
-
-  template <typename B>
-  static BATON_INLINE void PrefetchNext(const DensePanel<B>&, uint32_t, uint32_t) {}
 };
 
 template <typename B>

@@ -14,17 +14,18 @@ struct DotQ4_1 {
   using Ints = typename V::Ints;
   using Floats = typename V::Floats;
 
-  template <int kRows, bool kStreams>
-  static BATON_INLINE void Tile(const QuantizedPanel<int8_t>& args, uint32_t first_row) {
+  template <int kRows>
+  static BATON_INLINE void Tile(const QuantizedPanel<int8_t>& args, const TilePlace& tile) {
     const auto* panel = reinterpret_cast<const PanelQ4_1*>(args.panel);
-    const size_t first_scale = first_row * args.in.scale_stride;
-    RowPointers<int8_t, kRows> q(args.in.q + first_row * args.in.q_stride, args.in.q_stride);
+    const size_t first_scale = tile.first_row * args.in.scale_stride;
+    RowPointers<int8_t, kRows> q(args.in.q + tile.first_row * args.in.q_stride, args.in.q_stride);
     RowPointers<float, kRows> scale(args.in.scale + first_scale, args.in.scale_stride);
     RowPointers<float, kRows> scaled_sum(args.in.scaled_sum + first_scale, args.in.scale_stride);
     Floats sum[kRows][V::kParts];
     V::Zero(sum);
+    Ahead<sizeof(PanelQ4_1)> ahead(panel, args.blocks, tile);
     for (const PanelQ4_1* const end = panel + args.blocks; panel != end; ++panel) {
-      if constexpr (kStreams) PrefetchAhead(panel);
+      ahead.Step();
       UNROLL for (int part = 0; part < V::kParts; ++part) {
         Ints dot[kRows];
         UNROLL for (int r = 0; r < kRows; ++r) dot[r] = V::ZeroInts();
@@ -41,13 +42,7 @@ struct DotQ4_1 {
       scale.Advance(1);
       scaled_sum.Advance(1);
     }
-    V::StoreRows(args.out + first_row * args.out_stride, args.out_stride, sum, args.add);
-  }
-
-  static BATON_INLINE void PrefetchNext(const QuantizedPanel<int8_t>& args, uint32_t tile,
-                                        uint32_t tiles) {
-    const size_t bytes = args.blocks * sizeof(PanelQ4_1);
-    PrefetchShare(args.panel + bytes, bytes, tile, tiles);
+    V::StoreRows(args.out + tile.first_row * args.out_stride, args.out_stride, sum, args.add);
   }
 };
 

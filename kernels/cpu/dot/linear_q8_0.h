@@ -15,16 +15,17 @@ struct DotQ8_0 {
   using ShortDots = typename V::ShortDots;
   using Floats = typename V::Floats;
 
-  template <int kRows, bool kStreams>
-  static BATON_INLINE void Tile(const QuantizedPanel<int16_t>& args, uint32_t first_row) {
+  template <int kRows>
+  static BATON_INLINE void Tile(const QuantizedPanel<int16_t>& args, const TilePlace& tile) {
     const auto* panel = reinterpret_cast<const PanelQ8_0*>(args.panel);
-    RowPointers<int16_t, kRows> q(args.in.q + first_row * args.in.q_stride, args.in.q_stride);
-    RowPointers<float, kRows> scale(args.in.scale + first_row * args.in.scale_stride,
+    RowPointers<int16_t, kRows> q(args.in.q + tile.first_row * args.in.q_stride, args.in.q_stride);
+    RowPointers<float, kRows> scale(args.in.scale + tile.first_row * args.in.scale_stride,
                                     args.in.scale_stride);
     Floats sum[kRows][V::kParts];
     V::Zero(sum);
+    Ahead<sizeof(PanelQ8_0)> ahead(panel, args.blocks, tile);
     for (const PanelQ8_0* const end = panel + args.blocks; panel != end; ++panel) {
-      if constexpr (kStreams) PrefetchAhead(panel);
+      ahead.Step();
       UNROLL for (int part = 0; part < V::kParts; ++part) {
         ShortDots dot[kRows];
         BlockDots<kRows>(*panel, part, q, dot);
@@ -37,13 +38,7 @@ struct DotQ8_0 {
       q.Advance(kBlock);
       scale.Advance(1);
     }
-    V::StoreRows(args.out + first_row * args.out_stride, args.out_stride, sum, args.add);
-  }
-
-  static BATON_INLINE void PrefetchNext(const QuantizedPanel<int16_t>& args, uint32_t tile,
-                                        uint32_t tiles) {
-    const size_t bytes = args.blocks * sizeof(PanelQ8_0);
-    PrefetchShare(args.panel + bytes, bytes, tile, tiles);
+    V::StoreRows(args.out + tile.first_row * args.out_stride, args.out_stride, sum, args.add);
   }
 
   template <int kRows>
