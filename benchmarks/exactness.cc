@@ -68,14 +68,23 @@ std::vector<uint64_t> BitsOf(ModelHarness& harness, std::string& kv) {
   return bits;
 }
 
-absl::Status PrintTier(ModelHarness& cpu) {
+// Each tier that this processor runs beside the scalar one.
+absl::Status PrintTiers() {
   BATON_ASSIGN_OR_RETURN(const auto scalar, Harness("cpu-scalar"));
-  std::string kv, scalar_kv;
-  const bool logits_equal = BitsOf(cpu, kv) == BitsOf(*scalar, scalar_kv);
-  Print({{"figure", "tier"},
-         {"rows", kTierPrompt + kTierSteps},
-         {"equal", logits_equal && kv == scalar_kv},
-         {"numerics", cpu.model().backend->numerics()}});
+  std::string scalar_kv;
+  const std::vector<uint64_t> expected = BitsOf(*scalar, scalar_kv);
+  for (const char* tier : {"avx2", "avxvnni", "avx512"}) {
+    const auto harness = Harness(std::string("cpu-") + tier);
+    if (absl::IsUnavailable(harness.status())) continue;
+    BATON_RETURN_IF_ERROR(harness.status());
+    std::string kv;
+    const bool logits_equal = BitsOf(**harness, kv) == expected;
+    Print({{"figure", "tier"},
+           {"tier", tier},
+           {"rows", kTierPrompt + kTierSteps},
+           {"equal", logits_equal && kv == scalar_kv},
+           {"numerics", scalar->model().backend->numerics()}});
+  }
   return absl::OkStatus();
 }
 
@@ -107,7 +116,7 @@ absl::Status RunAll() {
   BATON_ASSIGN_OR_RETURN(const auto cpu, Harness("cpu"));
   for (const std::string& figure : absl::GetFlag(FLAGS_figures)) {
     if (figure == "tier") {
-      BATON_RETURN_IF_ERROR(PrintTier(*cpu));
+      BATON_RETURN_IF_ERROR(PrintTiers());
     } else if (figure == "kl") {
       BATON_RETURN_IF_ERROR(PrintKl(oracles, *cpu));
     } else if (figure == "perplexity") {

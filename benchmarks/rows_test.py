@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """What peers print, which rows there are, and what a row says when something is missing. Runs no peer."""
 import json
+import math
 import os
 import unittest
 from unittest import mock
 
+import claims
+import exact_rows
 import llama_cpp
 import models
 import processes
@@ -91,6 +94,59 @@ class Peer(unittest.TestCase):
         self.assertTrue(llama.described("m", llama_cpp.Decode(0, 128)).endswith("-fa off"))
         llama.rate("m", llama_cpp.Decode(512, 128))
         self.assertEqual(len(llama.asked), 7)
+
+
+class Exactness(unittest.TestCase):
+    TOP = [[7, 2.0], [9, 1.0]]
+    LOGSUMEXP = 2.5
+
+    def test_equal_distributions_diverge_by_nothing(self):
+        same = {token: logit - self.LOGSUMEXP for token, logit in self.TOP}
+        self.assertAlmostEqual(exact_rows.nine_outcome_kl(self.TOP, self.LOGSUMEXP, same), 0)
+
+    def test_the_unlisted_tokens_are_one_outcome(self):
+        p = [math.exp(-0.5), math.exp(-1.5)]
+        q = [0.5, 0.25]
+        expected = sum(a * math.log(a / b) for a, b in zip([*p, 1 - sum(p)], [*q, 0.25]))
+        measured = exact_rows.nine_outcome_kl(self.TOP, self.LOGSUMEXP, {7: math.log(0.5), 9: math.log(0.25)})
+        self.assertAlmostEqual(measured, expected)
+
+    def test_all_tiers_that_run_must_be_equal(self):
+        tier = {"tier": "avx2", "rows": 104, "equal": True}
+        self.assertTrue(exact_rows.tier_row([tier, tier])["pass"])
+        self.assertFalse(exact_rows.tier_row([tier, tier | {"equal": False}])["pass"])
+        self.assertFalse(exact_rows.tier_row([])["pass"])
+
+    def test_perplexity_passes_by_either_rule(self):
+        self.assertTrue(exact_rows.perplexity_row([0.0009, 0.0005], [0.0001])["pass"])  # as good as the reference
+        self.assertTrue(exact_rows.perplexity_row([0.003], [0.004])["pass"])
+        self.assertFalse(exact_rows.perplexity_row([0.0005, 0.003], [0.002])["pass"])
+        self.assertFalse(exact_rows.perplexity_row([0.0], [])["pass"])  # no peer
+
+    def test_the_server_is_asked_for_more_until_all_are_named(self):
+        class Server:
+            vocabulary = 49152
+
+            def next_logprobs(self, _prefix, count):
+                return dict.fromkeys(range(count), -1.0)
+
+        self.assertEqual(len(exact_rows.log_probability(Server(), [], [3])), exact_rows.LISTED)
+        self.assertEqual(len(exact_rows.log_probability(Server(), [], [3, 30000])), 49152)
+
+
+class Claims(unittest.TestCase):
+    def test_both_sides_get_the_same_requests(self):
+        self.assertEqual(claims.requests(3, 2.0), claims.requests(3, 2.0))
+        self.assertNotEqual(claims.requests(3), claims.requests(4))
+        arrivals = [one["arrival"] for one in claims.requests(1, 2.0)]
+        self.assertEqual(arrivals, sorted(arrivals))
+        self.assertTrue(0.2 < arrivals[-1] / len(arrivals) < 1)
+
+    def test_latency_counts_from_the_arrival(self):
+        request = {"sequences": [{"max_tokens": 3, "arrival": 1.0}, {"max_tokens": 5, "arrival": 2.0}]}
+        answer = {"sequences": [[1.5, 2.0], [2.5, 5.0]], "steps": [[1.5, 1], [5.0, 7]]}
+        self.assertEqual(claims.latency(request, answer), 2.0)
+        self.assertEqual(claims.throughput(request, answer), 1.6)
 
 
 class Models(unittest.TestCase):
