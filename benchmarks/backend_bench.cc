@@ -1,6 +1,8 @@
 // Single operations of the backend on a model's own weights, as JSON lines: products with weights
 // and attention in multiply-accumulates and seconds, sampling in seconds. Every layer is used in
 // turn, so weights and keys come from memory as they do in a step.
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -14,9 +16,11 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/status/status.h"
+#include "benchmarks/materialised_attention.h"
 #include "common/decoder_state.h"
 #include "common/status_macros.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/tiers.h"
 #include "kv/arena.h"
 #include "model/load.h"
 #include "sampling/token_request.h"
@@ -24,6 +28,7 @@
 ABSL_FLAG(std::string, model, "", "GGUF file");
 ABSL_FLAG(uint32_t, threads, 2, "threads");
 ABSL_FLAG(uint32_t, rounds, 5, "how often each is measured");
+ABSL_FLAG(bool, claims, false, "attention beside what it replaces, and nothing else");
 
 namespace baton::benchmarks {
 namespace {
@@ -31,7 +36,8 @@ namespace {
 using kernels::Activation;
 using nlohmann::json;
 
-constexpr double kLeastSeconds = 0.05;  // of a round
+constexpr size_t kFlashScoreBytes = 12 * 256 * sizeof(float);  // of a thread (decision 0005)
+constexpr double kLeastSeconds = 0.05;                         // of a round
 
 struct Shape {
   const char* name;
@@ -42,11 +48,12 @@ struct Shape {
 
 class Operations {
  public:
-  static absl::StatusOr<std::unique_ptr<Operations>> Create(uint32_t max_rows, uint32_t positions);
+  static absl::StatusOr<std::unique_ptr<Operations>> Create(uint32_t threads, uint32_t max_rows,
+                                                            uint32_t positions);
 
   void PrintGemm(uint32_t rows);
-  void PrintFusion(uint32_t rows);
   void PrintAttention(const Shape& shape);
+  void PrintMaterialised(uint32_t rows);
   absl::Status PrintSampling(const char* name, const SamplingParams& params);
 
  private:
@@ -59,6 +66,7 @@ class Operations {
             *weights(layer).gate_up};
   }
   void Prepare(uint32_t rows);
+  void PrepareQueries(const kernels::Batch& batch, uint32_t num_layers);
   void Print(json row, double macs, const std::function<void()>& work);
 
   model::LoadedModel model_;
@@ -68,23 +76,34 @@ class Operations {
   std::unique_ptr<Activation> x_, normed_, qkv_, attended_, gated_, logits_;
 };
 
-double SecondsPerCall(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
+double WallSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Processor time of this thread, which other processes do not lengthen: for what it does alone.
+double ThreadSeconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+double SecondsPerCall(double (*clock)(), const std::function<void()>& work) {
+  const double start = clock();
   double seconds = 0;
   int calls = 0;
   do {
     work();
     ++calls;
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seconds = clock() - start;
   } while (seconds < kLeastSeconds);
   return seconds / calls;
 }
 
-absl::StatusOr<std::unique_ptr<Operations>> Operations::Create(uint32_t max_rows,
+absl::StatusOr<std::unique_ptr<Operations>> Operations::Create(uint32_t threads, uint32_t max_rows,
                                                                uint32_t positions) {
   model::LoadOptions options;
   options.path = absl::GetFlag(FLAGS_model);
-  options.threads = absl::GetFlag(FLAGS_threads);
+  options.threads = threads;
   BATON_ASSIGN_OR_RETURN(model::LoadedModel model, model::Load(options));
   kv::KvArena::Options arena_options;
   arena_options.blocks.assign(model.layout.groups.size(), positions / model.layout.block_size);
@@ -119,7 +138,7 @@ void Operations::Print(json row, double macs, const std::function<void()>& work)
   work();
   std::vector<double> seconds;
   for (uint32_t round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    seconds.push_back(SecondsPerCall(work));
+    seconds.push_back(SecondsPerCall(WallSeconds, work));
   }
   row["macs"] = macs;
   row["seconds"] = seconds;
@@ -138,23 +157,15 @@ void Operations::PrintGemm(uint32_t rows) {
   });
 }
 
-// Down, the residual and the norm behind it: one operation, and one after the other.
-void Operations::PrintFusion(uint32_t rows) {
-  Prepare(rows);
-  const auto& one = *weights(0).ffn_down;
-  const double macs = 1.0 * one.outputs() * one.inputs() * rows * layers();
-  const std::string suffix = "_" + std::to_string(rows);
-  Print({{"name", "fused" + suffix}}, macs, [&] {
-    for (uint32_t layer = 0; layer < layers(); ++layer) {
-      backend_.LinearAddNorm(*weights(layer).ffn_down, *gated_, *x_, FfnNorm(layer), *normed_);
-    }
-  });
-  Print({{"name", "unfused" + suffix}}, macs, [&] {
-    for (uint32_t layer = 0; layer < layers(); ++layer) {
-      backend_.LinearAdd(*weights(layer).ffn_down, *gated_, *x_);
-      backend_.Norm(*x_, FfnNorm(layer), *normed_);
-    }
-  });
+// Queries, and keys and values in the blocks of the first layers.
+void Operations::PrepareQueries(const kernels::Batch& batch, uint32_t num_layers) {
+  Prepare(batch.rows);
+  const float epsilon = static_cast<float>(model_.config.norm_epsilon);
+  backend_.Norm(*x_, {*weights(0).attn_norm, epsilon, *weights(0).qkv}, *normed_);
+  for (uint32_t layer = 0; layer < num_layers; ++layer) {
+    backend_.QkvLinear(*weights(layer).qkv, *normed_, *model_.rope,
+                       {heads_, layer, batch, arena_->view()}, *qkv_);
+  }
 }
 
 void Operations::PrintAttention(const Shape& shape) {
@@ -169,13 +180,7 @@ void Operations::PrintAttention(const Shape& shape) {
     batch.sequences.push_back(std::move(rows));
   }
   batch.rows = shape.sequences * shape.rows;
-  Prepare(batch.rows);
-  const float epsilon = static_cast<float>(model_.config.norm_epsilon);
-  backend_.Norm(*x_, {*weights(0).attn_norm, epsilon, *weights(0).qkv}, *normed_);
-  for (uint32_t layer = 0; layer < layers(); ++layer) {
-    backend_.QkvLinear(*weights(layer).qkv, *normed_, *model_.rope,
-                       {heads_, layer, batch, arena_->view()}, *qkv_);
-  }
+  PrepareQueries(batch, layers());
   const double keys =
       shape.rows * (shape.context + (shape.rows + 1) / 2.0) * shape.sequences * layers();
   const double macs = keys * 2 * model_.config.QueryWidth();
@@ -185,6 +190,46 @@ void Operations::PrintAttention(const Shape& shape) {
                          *attended_);
     }
   });
+}
+
+// A prompt's attention in the first layer, and the same by way of all scores in memory.
+void Operations::PrintMaterialised(uint32_t rows) {
+  std::vector<kv::BlockId> table(rows / model_.layout.block_size);
+  std::iota(table.begin(), table.end(), 0);
+  kernels::Batch batch;
+  batch.rows = rows;
+  batch.sequences.push_back({0, rows, 0, {table}});
+  const kernels::LayerCall call{heads_, 0, batch, arena_->view()};
+  PrepareQueries(batch, 1);
+  const size_t width = model_.config.QueryWidth();
+  std::vector<float> queries(rows * width), out(rows * width);
+  for (uint32_t row = 0; row < rows; ++row) {
+    const std::vector<double> values = backend_.Read(*qkv_, row);
+    std::copy_n(values.begin(), width, queries.begin() + static_cast<ptrdiff_t>(row * width));
+  }
+  MaterialisedAttention materialised(heads_, arena_->view(), kernels::cpu::BestTier(), rows);
+  std::vector<double> flash_seconds, materialised_seconds;
+  for (uint32_t round = 0; round <= absl::GetFlag(FLAGS_rounds); ++round) {
+    const double flash = SecondsPerCall(ThreadSeconds, [&] {
+      backend_.Attention(call, *qkv_, *weights(0).attn_output, *attended_);
+    });
+    const double other = SecondsPerCall(
+        ThreadSeconds, [&] { materialised.Run(0, table, rows, queries.data(), out.data()); });
+    if (round == 0) continue;  // warms caches and pages
+    flash_seconds.push_back(flash);
+    materialised_seconds.push_back(other);
+  }
+  const std::string suffix = "_" + std::to_string(rows);
+  std::cout << json{{"name", "flash" + suffix},
+                    {"score_bytes", kFlashScoreBytes},
+                    {"seconds", flash_seconds}}
+                   .dump()
+            << "\n"
+            << json{{"name", "materialised" + suffix},
+                    {"score_bytes", materialised.score_bytes()},
+                    {"seconds", materialised_seconds}}
+                   .dump()
+            << std::endl;
 }
 
 // A token of each of 16 rows.
@@ -205,9 +250,9 @@ absl::Status Operations::PrintSampling(const char* name, const SamplingParams& p
 }
 
 absl::Status RunAll() {
-  BATON_ASSIGN_OR_RETURN(const auto operations, Operations::Create(512, 16384));
+  BATON_ASSIGN_OR_RETURN(const auto operations,
+                         Operations::Create(absl::GetFlag(FLAGS_threads), 512, 16384));
   for (const uint32_t rows : {1u, 4u, 16u, 64u, 512u}) operations->PrintGemm(rows);
-  for (const uint32_t rows : {1u, 64u}) operations->PrintFusion(rows);
   for (const Shape& shape : {Shape{"decode_1_at_1024", 1, 1, 1024},
                              {"decode_1_at_4096", 1, 1, 4096},
                              {"decode_16_at_512", 16, 1, 512},
@@ -226,12 +271,19 @@ absl::Status RunAll() {
   return operations->PrintSampling("top_p", nucleus);
 }
 
+absl::Status RunClaims() {
+  BATON_ASSIGN_OR_RETURN(const auto one_thread, Operations::Create(1, 2048, 2048));
+  for (const uint32_t rows : {512u, 2048u}) one_thread->PrintMaterialised(rows);
+  return absl::OkStatus();
+}
+
 }  // namespace
 }  // namespace baton::benchmarks
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  const absl::Status status = baton::benchmarks::RunAll();
+  const absl::Status status =
+      absl::GetFlag(FLAGS_claims) ? baton::benchmarks::RunClaims() : baton::benchmarks::RunAll();
   if (status.ok()) return 0;
   std::cerr << status << "\n";
   return 1;

@@ -145,18 +145,18 @@ class Quantisation:
         return min((row for row in rows if row["window"] == self.WINDOW), key=lambda row: len(row["tokens"]))["value"]
 
 
-class Fusion:
-    """Residual and norm inside the product before them: what of a layer can still be had both ways."""
+class Operations:
+    """Fused layers and FlashAttention."""
 
-    names = ("claim_fused_1", "claim_fused_64")
+    names = ("claim_fused", "claim_flash")
 
     def run(self, run):
-        return operation_rows.fusion_rows(run)
+        return operation_rows.claim_rows(run)
 
 
 def measure(run):
     rows = []
-    for claim in (Batching(), Sharing(), Reservation(), Quantisation(), Fusion()):
+    for claim in (Batching(), Sharing(), Reservation(), Quantisation(), Operations()):
         try:
             rows += claim.run(run)
         except processes.Failed as failed:

@@ -38,10 +38,20 @@ class Operations:
         return [figures.failed_row(name, note) for name in self.names]
 
 
-def fusion_rows(run):
-    """Residual and norm inside the product before them, against one operation after the other."""
-    measured = {one["name"]: one["seconds"] for one in serving.program_rows(
-        ["bin/backend-bench", f"--model={run.model('q4_1')}", f"--threads={run.threads}", f"--rounds={run.rounds}"])}
-    return [figures.pair_row(f"claim_fused_{rows}", measured[f"fused_{rows}"], "s",
-                             "product, then residual and norm", measured[f"unfused_{rows}"], larger_is_better=False)
-            for rows in (1, 64)]
+def claim_rows(run):
+    """Attention with an online softmax on one thread, beside a matrix of scores; fused layers beside unfused ones."""
+    measured = {one["name"]: one for one in serving.program_rows(
+        ["bin/backend-bench", "--claims", f"--model={run.model('q4_1')}", f"--threads={run.threads}",
+         f"--rounds={run.rounds}"])}
+
+    def beside(name, key, unit, ours, peer, theirs):
+        values = [one if isinstance(one, list) else [one] for one in (measured[ours][key], measured[theirs][key])]
+        return figures.pair_row(name, values[0], unit, peer, values[1], larger_is_better=False)
+
+    rows = serving.program_rows(["bin/layer-bench", "--suite=fused", f"--threads={run.threads}"])
+    for n in (512, 2048):
+        peer = "all scores of a key head in memory"
+        rows.append(beside(f"claim_flash_time_{n}", "seconds", "s, a layer", f"flash_{n}", peer, f"materialised_{n}"))
+        rows.append(beside(f"claim_flash_memory_{n}", "score_bytes", "bytes of scores", f"flash_{n}", peer,
+                           f"materialised_{n}"))
+    return rows
