@@ -19,18 +19,17 @@ GaugeFamily& StageSeconds(MetricsRegistry& metrics) {
 
 }  // namespace
 
-LoadReport::LoadReport(MetricsRegistry& metrics, const Logger& log, std::string path)
+LoadReport::LoadReport(MetricsRegistry& metrics, const Logger& log, std::string path, Time now)
     : seconds_(StageSeconds(metrics)),
       log_(log),
       path_(std::move(path)),
-      begin_(SteadyNow()),
+      begin_(now),
       stage_begin_(begin_),
       next_line_(begin_ + kBetweenLines) {
   log_.Info("loading the model", {{"path", path_}});
 }
 
-void LoadReport::Packed(uint64_t packed_bytes, uint64_t all_bytes) {
-  const Time now = SteadyNow();
+void LoadReport::Packed(uint64_t packed_bytes, uint64_t all_bytes, Time now) {
   if (now < next_line_) return;
   next_line_ = now + kBetweenLines;
   log_.Info("packing weights", {{"packed_bytes", packed_bytes}, {"all_bytes", all_bytes}});

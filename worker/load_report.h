@@ -17,10 +17,10 @@ namespace baton::worker {
 class LoadReport {
  public:
   // Both must outlive the report.
-  LoadReport(MetricsRegistry& metrics, const Logger& log, std::string path);
+  LoadReport(MetricsRegistry& metrics, const Logger& log, std::string path, Time now);
 
-  // One line a second while weights are packed.
-  void Packed(uint64_t packed_bytes, uint64_t all_bytes);
+  // While weights are packed: a line a second, none before the first second has passed.
+  void Packed(uint64_t packed_bytes, uint64_t all_bytes, Time now);
   // A stage that somebody else timed.
   void StageTook(std::string_view stage, double seconds);
   // A stage that began when the one before it ended.

@@ -41,9 +41,11 @@ absl::Status NodeOptions::Validate() const {
 absl::StatusOr<std::unique_ptr<WorkerNode>> WorkerNode::Load(const NodeOptions& options,
                                                              const Environment& environment) {
   BATON_RETURN_IF_ERROR(options.Validate());
-  LoadReport report(environment.metrics, environment.log, options.model.path);
+  LoadReport report(environment.metrics, environment.log, options.model.path, SteadyNow());
   model::LoadOptions model_options = options.model;
-  model_options.progress = [&](uint64_t packed, uint64_t all) { report.Packed(packed, all); };
+  model_options.progress = [&](uint64_t packed, uint64_t all) {
+    report.Packed(packed, all, SteadyNow());
+  };
   BATON_ASSIGN_OR_RETURN(model::LoadedModel model, model::Load(model_options));
   report.StageTook("open", model.seconds.open);
   report.StageTook("hash", model.seconds.hash);
