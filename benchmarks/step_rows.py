@@ -148,7 +148,9 @@ def bounded_rows(model):
 
 
 def further_rows():
-    """Without bounds, on the Q4_1 file: how the figures change with lengths and batch."""
+    """Without bounds: BF16, and on the Q4_1 file how the figures change with lengths and batch."""
+    yield StepRow("prefill_512_bf16", "bf16", step_bench.Prefill(512), llama_cpp.Prefill(512), compute=True)
+    yield _decode("decode_short_bf16", "bf16", 0, 128)
     yield StepRow("prefill_512_steps_of_64_q4_1", "q4_1", step_bench.Prefill(512, 64), llama_cpp.Prefill(512))
     for tokens in (128, 2048):
         yield StepRow(f"prefill_{tokens}_q4_1", "q4_1", step_bench.Prefill(tokens), llama_cpp.Prefill(tokens))
