@@ -7,10 +7,12 @@
 #include <limits>
 #include <random>
 
-#include "kernels/cpu/dot/stand_ins.h"
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/testing.h"
 #include "kernels/cpu/tiers.h"
+#if defined(__x86_64__)
+#include "kernels/cpu/dot/stand_ins.h"
+#endif
 
 namespace baton::kernels::cpu {
 namespace {
@@ -34,6 +36,7 @@ std::vector<Subject> Subjects() {
       subjects.push_back({*entry.tier, entry.runs, entry.needs});
     }
   }
+#if defined(__x86_64__)
   Tier evex = *FindTier("avxvnni")->tier;
   evex.name = "avxvnni_by_evex";
   evex.linear_q4_0 = EvexLinearQ4_0;
@@ -46,6 +49,7 @@ std::vector<Subject> Subjects() {
   model.linear_q4_1 = ModelLinearQ4_1;
   model.linear_q8_0 = ModelLinearQ8_0;
   subjects.push_back({model, FindTier("avx2")->runs, FindTier("avx2")->needs});
+#endif
   return subjects;
 }
 

@@ -59,7 +59,10 @@ def clang_tidy(commands):
 
 
 # A header of one instruction set is compiled with the flags of the sources that include it.
-_INTRINSICS = re.compile(r'#include <(immintrin|x86intrin|nmmintrin)\.h>')
+_INTRINSICS = {
+    r"#include <(immintrin|x86intrin|nmmintrin)\.h>": ["g++", "-march=icelake-server", "-mavxvnni"],
+    r"#include <arm_neon\.h>": ["aarch64-linux-gnu-g++", "-march=armv8.2-a+dotprod"],
+}
 
 
 def _first_include_of_a_source(header):
@@ -78,10 +81,11 @@ def headers_are_self_contained():
              "-I.", "-iquote", "out/bin", "-isystem", "out/bin/proto", "-x", "c++"]
 
     def check(path):
-        extra = ["-march=icelake-server", "-mavxvnni"] if _INTRINSICS.search(source.read(path)) else []
+        text = source.read(path)
+        compiler = next((c for pattern, c in _INTRINSICS.items() if re.search(pattern, text)), ["g++"])
         # Included twice by way of a file that has nothing else: its own guard is tested too.
         text = f'#include "{path}"\n#include "{path}"\n'
-        result = source.run("bash", "-c", 'printf %s "$1" | g++ "${@:2}" -', "-", text, *flags, *extra)
+        result = source.run("bash", "-c", 'printf %s "$1" | "${@:2}" -', "-", text, *compiler, *flags)
         return [] if result.returncode == 0 else [f"{path}: {result.stderr.strip()[:400]}"]
 
     return _in_parallel(check, [h for h in source.files(".h") if not _first_include_of_a_source(h)])

@@ -6,7 +6,7 @@ import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from checks import compilers, contract, metrics_doc, planted, source  # noqa: E402
+from checks import compilers, contract, metrics_doc, neon, planted, source  # noqa: E402
 from checks.include_check import Checker  # noqa: E402
 
 MAX_LINES = {".h": 250, ".cc": 500, ".cu": 500}
@@ -54,6 +54,7 @@ CHECKS = {
     "checks/forbidden-include-through-dependency-fails": planted.include_through_dependency_fails,
     "checks/forbidden-direction-fails": planted.wrong_direction_fails,
     "checks/forbidden-dependency-is-not-visible": planted.invisible_dependency_fails,
+    "checks/neon-tier-gives-the-bits-of-scalar-code": neon.tier_gives_the_bits_of_scalar_code,
     "checks/headers-are-self-contained": compilers.headers_are_self_contained,
     "checks/clang-tidy": lambda: compilers.clang_tidy(compilers.compile_commands()),
 }

@@ -20,6 +20,8 @@ SoftmaxState ScalarSoftmax(float* scores, uint32_t n, float scale);
 void ScalarMerge(SoftmaxState* state, float* values, const SoftmaxState& next,
                  const float* next_values, uint32_t n);
 
+const Tier& ScalarTier();
+
 }  // namespace baton::kernels::cpu
 
 #endif  // BATON_KERNELS_CPU_SCALAR_SCALAR_H_
