@@ -53,7 +53,7 @@ class StepPlanner {
   static constexpr double kStretch = 1.75;
   static constexpr uint32_t kMixedSteps = 16;  // then one of decodes alone
   static constexpr uint32_t kFirstPrompts = 64;
-  static constexpr uint32_t kPromptUnit = 16;
+  static constexpr uint32_t kPromptUnit = 32;
 
  private:
   uint32_t Fitting(const StepOutlook& outlook) const;

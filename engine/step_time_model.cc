@@ -15,7 +15,7 @@ constexpr double kLeastSpread = 0.02;
 constexpr double kNewest = 0.05;
 // Steps: so much counts that a proportion is typical. A prompt of thousands of tokens is predicted
 // well before the first one came, and few steps that show otherwise win.
-constexpr double kPrior = 0.05;
+constexpr double kPrior = 0.02;
 constexpr double kLeastRate = 0.1;  // a coefficient of 0 can grow again
 constexpr int kRounds = 60;
 

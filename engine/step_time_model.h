@@ -41,9 +41,10 @@ class StepTimeModel {
                               uint32_t most) const;
 
   static constexpr double kLongest = 3600;  // seconds
-  // In units of a prompt token. Measured on two cores with a model of 135M parameters: weights
-  // that are read once cost as much as seven tokens.
-  static constexpr StepTimes kTypical = {7, 1, 1, 1.0 / 8192, 1.0 / 8192};
+  // In units of a prompt token. On two cores and a model of 135M parameters the weights that are
+  // read once cost as much as seven tokens, 2,000 keys of a prompt as one; the wider the model, the
+  // more keys.
+  static constexpr StepTimes kTypical = {7, 1, 1, 1.0 / 4096, 1.0 / 2048};
 
  private:
   static constexpr size_t kParts = 5;
