@@ -67,17 +67,25 @@ def run_suite(suite, args, run):
             "interference": serving.interference}[suite](run)
 
 
-def report(args, ceilings, rows):
+def report(load, ceilings, rows):
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
                             check=False).stdout.strip()
     return {"cpu": cpu_name(), "cores": processes.threads(), "ceilings": ceilings,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            "load_average": os.getloadavg()[0], "commit": commit, "commands": [" ".join(["./bench", *sys.argv[1:]])],
+            "load_average_before": load, "commit": commit, "commands": [" ".join(["./bench", *sys.argv[1:]])],
             "rows": rows}
+
+
+def warn_when_busy(load):
+    """Peers that spin lose more than others on a busy machine, so ratios are as wrong as rates there."""
+    if load > processes.threads() / 2:
+        print(f"bench: the machine is busy (load average {load:.1f}): these figures compare nothing", file=sys.stderr)
 
 
 def main():
     args = parse(sys.argv[1:])
+    load = os.getloadavg()[0]
+    warn_when_busy(load)
     ceilings = limits()
     folder = args.llama_cpp or (peers_folder() if args.peers else None)
     run = speed.Run(args.rounds, {row["name"]: row["value"] for row in ceilings}, folder, args.openvino)
@@ -90,7 +98,7 @@ def main():
         except processes.Failed as failed:
             print(f"bench: {suite}: {failed}", file=sys.stderr)
             failures += 1
-    text = json.dumps(report(args, ceilings, rows), indent=1)
+    text = json.dumps(report(load, ceilings, rows), indent=1)
     print(text)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as out:
