@@ -1,13 +1,13 @@
 #include "kernels/cpu/thread_pool.h"
 
+#include <pthread.h>
+
+#include <chrono>
+
 #include "common/check.h"
 
 namespace baton::kernels::cpu {
 namespace {
-
-// Some 50 microseconds; the short one is used while the machine shows that cores are shared.
-constexpr uint32_t kLongSpin = 2000;
-constexpr uint32_t kShortSpin = 100;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -21,11 +21,29 @@ uint32_t NextOf(uint64_t ticket) { return static_cast<uint32_t>(ticket >> 16) & 
 uint32_t LimitOf(uint64_t ticket) { return static_cast<uint32_t>(ticket) & 0xffff; }
 constexpr uint64_t kOneChunk = uint64_t{1} << 16;
 
+// A wait for longer than the long spin lasts.
+constexpr auto kLongWait = std::chrono::microseconds(50);
+
+// Spins until `done` says so, else parks.
+template <typename Done, typename Park>
+void Wait(SpinLimit& limit, const Done& done, const Park& park) {
+  for (uint32_t spin = 0; spin < limit.pauses(); ++spin) {
+    if (done()) return limit.Ended(false);
+    Pause();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  park();
+  limit.Ended(std::chrono::steady_clock::now() - begin > kLongWait);
+}
+
 }  // namespace
 
 ThreadPool::ThreadPool(uint32_t threads) {
   BATON_CHECK(threads >= 1);
-  for (uint32_t i = 1; i < threads; ++i) workers_.emplace_back([this] { WorkerLoop(); });
+  for (uint32_t i = 1; i < threads; ++i) {
+    workers_.emplace_back([this] { WorkerLoop(); });
+    pthread_setname_np(workers_.back().native_handle(), "cpu-pool");
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -72,25 +90,19 @@ bool ThreadPool::HasWork() const {
 }
 
 void ThreadPool::AwaitDone(uint32_t wanted) {
-  for (uint32_t spin = 0; spin < kLongSpin; ++spin) {
-    if (done_.load(std::memory_order_acquire) == wanted) return;
-    Pause();
-  }
-  caller_parked_ = true;
-  for (uint32_t done = done_.load(); done != wanted; done = done_.load()) done_.wait(done);
-  caller_parked_ = false;
+  const auto is_done = [&] { return done_.load(std::memory_order_acquire) == wanted; };
+  Wait(caller_limit_, is_done, [&] {
+    caller_parked_ = true;
+    for (uint32_t done = done_.load(); done != wanted; done = done_.load()) done_.wait(done);
+    caller_parked_ = false;
+  });
 }
 
 void ThreadPool::WorkerLoop() {
-  uint32_t spin_limit = kLongSpin;
+  SpinLimit limit;
   while (!stop_.load(std::memory_order_relaxed)) {
-    uint32_t spin = 0;
-    while (spin < spin_limit && !HasWork()) {
-      Pause();
-      ++spin;
-    }
-    spin_limit = spin < spin_limit ? kLongSpin : kShortSpin;
-    if (spin >= spin_limit && !HasWork()) Park();
+    Wait(
+        limit, [this] { return HasWork(); }, [this] { Park(); });
     if (const uint32_t count = Work(); count > 0) {
       done_ += count;
       if (caller_parked_.load()) done_.notify_one();

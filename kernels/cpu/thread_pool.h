@@ -10,6 +10,24 @@
 
 namespace baton::kernels::cpu {
 
+// How long a thread spins before it parks. A short wait says that spinning pays, also when it was
+// parked through. When several in a row were long, the machine is idle or somebody else wants its
+// cores, and spinning would only keep the one from its core that is waited for.
+class SpinLimit {
+ public:
+  // Pauses, of some 25 nanoseconds each.
+  uint32_t pauses() const { return long_in_a_row_ < kPatience ? kLong : kShort; }
+  void Ended(bool was_long) { long_in_a_row_ = was_long ? long_in_a_row_ + 1 : 0; }
+
+  static constexpr uint32_t kLong = 2000;
+  static constexpr uint32_t kShort = 100;
+  // One wait is long after every step of an engine that has nothing to do.
+  static constexpr uint32_t kPatience = 4;
+
+ private:
+  uint32_t long_in_a_row_ = 0;
+};
+
 // Run() and ForRange() are called by one thread, which works along; chunks run on any thread in any
 // order. Idle threads spin for some microseconds, then park: another process may need the core.
 // Every chunk is claimed when a thread gets to it, so a thread that the system took off its core
@@ -72,6 +90,7 @@ class ThreadPool {
   const void* body_ = nullptr;
   alignas(128) std::atomic<uint32_t> done_{0};  // chunks finished by workers
   std::atomic<bool> caller_parked_{false};
+  SpinLimit caller_limit_;
   alignas(128) std::atomic<uint32_t> wake_{0};  // changes when parked workers must look
   std::atomic<uint32_t> parked_{0};
   std::atomic<bool> stop_{false};

@@ -39,5 +39,28 @@ TEST(ThreadPoolTest, WorkWrittenByOneJobIsSeenByTheNext) {
   for (uint64_t value : sum) EXPECT_EQ(value, uint64_t{3000} * 2999 / 2);
 }
 
+TEST(SpinLimitTest, ShortensAfterSeveralLongWaitsInARow) {
+  SpinLimit limit;
+  for (uint32_t i = 0; i < SpinLimit::kPatience; ++i) {
+    EXPECT_EQ(limit.pauses(), SpinLimit::kLong);
+    limit.Ended(true);
+  }
+  EXPECT_EQ(limit.pauses(), SpinLimit::kShort);
+  limit.Ended(true);
+  EXPECT_EQ(limit.pauses(), SpinLimit::kShort);
+  limit.Ended(false);
+  EXPECT_EQ(limit.pauses(), SpinLimit::kLong);
+}
+
+// An engine that idles between steps: the first wait of a step must not be the short one.
+TEST(SpinLimitTest, OneLongWaitAmongManyChangesNothing) {
+  SpinLimit limit;
+  for (uint32_t step = 0; step < 10; ++step) {
+    limit.Ended(true);
+    EXPECT_EQ(limit.pauses(), SpinLimit::kLong);
+    for (uint32_t wait = 0; wait < 150; ++wait) limit.Ended(false);
+  }
+}
+
 }  // namespace
 }  // namespace baton::kernels::cpu
