@@ -14,6 +14,12 @@ constexpr uint32_t kMaxShards = 4096;
 constexpr uint32_t kMaxHeads = 65536;
 constexpr uint64_t kMaxPieceBytes = uint64_t{64} << 20;
 
+uint64_t PieceBytesOf(const KvArenaSpec& spec, uint32_t block_size) {
+  const uint64_t slots = uint64_t{block_size} * spec.kv_heads;
+  const uint64_t scales = spec.dtype == KvDtype::kInt8 ? slots * sizeof(float) : 0;
+  return BytesOf(spec.dtype) * slots * spec.head_dim + scales;
+}
+
 absl::Status ValidateArena(const KvArenaSpec& spec, uint32_t block_size, const std::string& where) {
   if (BytesOf(spec.dtype) == 0) return absl::InvalidArgumentError(where + ": unknown dtype");
   if (spec.order != KvOrder::kHeadDimSlot && spec.order != KvOrder::kHeadSlotDim) {
@@ -24,8 +30,7 @@ absl::Status ValidateArena(const KvArenaSpec& spec, uint32_t block_size, const s
     return absl::InvalidArgumentError(where + ": kv_heads and head_dim must be 1 to 65536");
   }
   // No overflow: 8 * 2^8 * 2^16 * 2^16.
-  const uint64_t bytes = BytesOf(spec.dtype) * block_size * spec.kv_heads * spec.head_dim;
-  if (bytes > kMaxPieceBytes) {
+  if (PieceBytesOf(spec, block_size) > kMaxPieceBytes) {
     return absl::InvalidArgumentError(where + ": a piece is larger than 64 MiB");
   }
   return absl::OkStatus();
@@ -71,6 +76,8 @@ uint64_t BytesOf(KvDtype dtype) {
       return 4;
     case KvDtype::kF64:
       return 8;
+    case KvDtype::kInt8:
+      return 1;
   }
   return 0;
 }
@@ -100,8 +107,7 @@ absl::Status KvLayout::Validate() const {
 }
 
 uint64_t KvLayout::PieceBytes(uint32_t layer, uint32_t arena) const {
-  const KvArenaSpec& spec = layers[layer].arenas[arena];
-  return BytesOf(spec.dtype) * block_size * spec.kv_heads * spec.head_dim;
+  return PieceBytesOf(layers[layer].arenas[arena], block_size);
 }
 
 uint64_t KvLayout::BlockBytes(uint32_t group) const {

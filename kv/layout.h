@@ -17,12 +17,15 @@
 namespace baton::kv {
 
 // The values are part of the layout fingerprint: never renumber.
-enum class KvDtype : uint8_t { kF16 = 1, kF32 = 2, kF64 = 3 };
+// kInt8: signed bytes; behind those of a piece lies a float for each head and slot,
+// [kv_head][slot]: a number is its byte times the scale of its slot.
+enum class KvDtype : uint8_t { kF16 = 1, kF32 = 2, kF64 = 3, kInt8 = 4 };
 enum class KvOrder : uint8_t {
   kHeadDimSlot = 1,  // [kv_head][head_dim][slot]: lanes are positions
   kHeadSlotDim = 2,  // [kv_head][slot][head_dim]
 };
 
+// Of one number; without scales.
 uint64_t BytesOf(KvDtype dtype);
 
 inline constexpr uint32_t kKeyArena = 0;

@@ -26,6 +26,15 @@ TEST(KvLayoutTest, PieceIsOneBlockOfOneLayer) {
   EXPECT_EQ(layout.BlockBytes(0), 30u * 2 * 6144);
 }
 
+TEST(KvLayoutTest, AnInt8PieceHoldsAScaleForEachHeadAndSlot) {
+  const KvLayout layout =
+      MakeUniformLayout({.layers = 1, .kv_heads = 3, .head_dim = 64}, KvDtype::kInt8,
+                        KvOrder::kHeadDimSlot, KvOrder::kHeadSlotDim);
+  ASSERT_TRUE(layout.Validate().ok());
+  EXPECT_EQ(layout.PieceBytes(0, kKeyArena), 3u * 16 * (64 + 4));
+  EXPECT_EQ(layout.BlockBytes(0), 2u * 3 * 16 * (64 + 4));
+}
+
 TEST(KvLayoutTest, GroupsHaveTheirOwnLayersAndBytes) {
   const KvLayout layout = TwoGroups();
   ASSERT_TRUE(layout.Validate().ok());

@@ -3,6 +3,7 @@
 // every logit.
 #include <algorithm>
 #include <memory>
+#include <ostream>
 #include <random>
 #include <string>
 #include <tuple>
@@ -35,11 +36,20 @@ std::vector<TokenId> RandomTokens(uint64_t seed, size_t count) {
   return tokens;
 }
 
-std::unique_ptr<ModelHarness> Harness(const std::string& path, const std::string& backend,
+struct Arithmetic {
+  std::string backend;
+  std::string kv_type = "auto";
+  friend std::ostream& operator<<(std::ostream& out, const Arithmetic& self) {
+    return out << self.backend << " with kv " << self.kv_type;
+  }
+};
+
+std::unique_ptr<ModelHarness> Harness(const std::string& path, const Arithmetic& arithmetic,
                                       uint32_t threads, uint32_t sequences = 1) {
   ModelHarness::Options options;
   options.load.path = path;
-  options.load.backend = backend;
+  options.load.backend = arithmetic.backend;
+  options.load.kv_type = arithmetic.kv_type;
   options.load.threads = threads;
   options.max_rows = 256;
   options.sequences = sequences;
@@ -58,7 +68,7 @@ Outcome InChunks(ModelHarness& harness, const std::vector<TokenId>& tokens, uint
   return outcome;
 }
 
-class EqualityTest : public ::testing::TestWithParam<std::tuple<std::string, GgufTensorType>> {
+class EqualityTest : public ::testing::TestWithParam<std::tuple<Arithmetic, GgufTensorType>> {
  protected:
   void SetUp() override {
     TinyModelOptions options;
@@ -69,17 +79,17 @@ class EqualityTest : public ::testing::TestWithParam<std::tuple<std::string, Ggu
     path_ = ::testing::TempDir() + "equality.gguf";
     ASSERT_TRUE(WriteTinyModel(options, path_).ok());
   }
-  const std::string& backend() const { return std::get<0>(GetParam()); }
+  const Arithmetic& arithmetic() const { return std::get<0>(GetParam()); }
 
   std::string path_;
 };
 
 TEST_P(EqualityTest, AnyChunkingOnAnyThreadsGivesTheSameBytes) {
   const std::vector<TokenId> tokens = RandomTokens(7, kLength);
-  const auto one_thread = Harness(path_, backend(), 1);
+  const auto one_thread = Harness(path_, arithmetic(), 1);
   const Outcome whole = InChunks(*one_thread, tokens, kLength);
   for (const uint32_t threads : {1u, 2u}) {
-    const auto harness = Harness(path_, backend(), threads);
+    const auto harness = Harness(path_, arithmetic(), threads);
     for (const uint32_t chunk : {1u, 7u, 16u, 64u, kLength}) {
       EXPECT_TRUE(InChunks(*harness, tokens, chunk) == whole)
           << "chunks of " << chunk << " on " << threads << " threads";
@@ -89,11 +99,11 @@ TEST_P(EqualityTest, AnyChunkingOnAnyThreadsGivesTheSameBytes) {
 
 TEST_P(EqualityTest, ACrowdChangesNothing) {
   const std::vector<TokenId> tokens = RandomTokens(8, kLength);
-  const auto alone = Harness(path_, backend(), 1);
+  const auto alone = Harness(path_, arithmetic(), 1);
   const Outcome expected = InChunks(*alone, tokens, kLength);
 
   constexpr uint32_t kSequences = 9;
-  const auto crowd = Harness(path_, backend(), 2, kSequences);
+  const auto crowd = Harness(path_, arithmetic(), 2, kSequences);
   std::mt19937_64 random(9);
   std::vector<std::vector<double>> logits;
   size_t given = 0;
@@ -115,9 +125,11 @@ TEST_P(EqualityTest, ACrowdChangesNothing) {
   EXPECT_TRUE(crowd->KvBytes(0) == expected.kv);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, EqualityTest,
-                         ::testing::Combine(::testing::Values("reference", "cpu", "cpu-scalar"),
-                                            ::testing::ValuesIn(kQuantizeFormats)));
+INSTANTIATE_TEST_SUITE_P(
+    Formats, EqualityTest,
+    ::testing::Combine(::testing::Values(Arithmetic{"reference"}, Arithmetic{"cpu"},
+                                         Arithmetic{"cpu", "int8"}, Arithmetic{"cpu-scalar"}),
+                       ::testing::ValuesIn(kQuantizeFormats)));
 
 // False where the processor lacks what the tier needs.
 bool RunsHere(const std::string& path, const std::string& backend) {
@@ -136,13 +148,15 @@ TEST(TierEqualityTest, EveryTierGivesTheBytesOfScalarCode) {
     TinyModelOptions options;
     options.matrices = options.embedding = type;
     ASSERT_TRUE(WriteTinyModel(options, path).ok());
-    const auto scalar = Harness(path, "cpu-scalar", 1);
-    const Outcome expected = InChunks(*scalar, tokens, kLength);
-    for (const char* backend : {"cpu", "cpu-avx2", "cpu-avxvnni", "cpu-avx512"}) {
-      if (!RunsHere(path, backend)) continue;
-      const auto other = Harness(path, backend, 2);
-      EXPECT_EQ(other->model().numerics_id, scalar->model().numerics_id) << backend;
-      EXPECT_TRUE(InChunks(*other, tokens, 16) == expected) << backend;
+    for (const char* kv_type : {"f16", "int8"}) {
+      const auto scalar = Harness(path, {"cpu-scalar", kv_type}, 1);
+      const Outcome expected = InChunks(*scalar, tokens, kLength);
+      for (const char* backend : {"cpu", "cpu-avx2", "cpu-avxvnni", "cpu-avx512"}) {
+        if (!RunsHere(path, backend)) continue;
+        const auto other = Harness(path, {backend, kv_type}, 2);
+        EXPECT_EQ(other->model().numerics_id, scalar->model().numerics_id) << backend;
+        EXPECT_TRUE(InChunks(*other, tokens, 16) == expected) << backend << " " << kv_type;
+      }
     }
   }
 }
@@ -150,7 +164,7 @@ TEST(TierEqualityTest, EveryTierGivesTheBytesOfScalarCode) {
 TEST(TinyModelTest, OutputsDependOnThePrompt) {
   const std::string path = ::testing::TempDir() + "varied.gguf";
   ASSERT_TRUE(WriteTinyModel(TinyModelOptions(), path).ok());
-  const auto harness = Harness(path, "reference", 1);
+  const auto harness = Harness(path, {"reference"}, 1);
   std::vector<TokenId> choices;
   double smallest_gap = 1e9;
   for (uint64_t seed = 0; seed < 40; ++seed) {

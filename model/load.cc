@@ -14,17 +14,29 @@ namespace {
 
 constexpr uint32_t kMaxThreads = 256;
 
+absl::Status CheckKvType(const LoadOptions& options) {
+  const bool reference = options.backend == "reference";
+  for (const std::string_view known : {"f16", "int8", "f64"}) {
+    if (options.kv_type == known && reference == (known == "f64")) return absl::OkStatus();
+  }
+  if (options.kv_type == "auto") return absl::OkStatus();
+  return absl::InvalidArgumentError("kv type '" + options.kv_type + "' is none of the backend '" +
+                                    options.backend + "'");
+}
+
 absl::StatusOr<std::unique_ptr<kernels::Backend>> CreateBackend(const LoadOptions& options) {
   if (options.threads < 1 || options.threads > kMaxThreads) {
     return absl::InvalidArgumentError("threads is " + std::to_string(options.threads) +
                                       ", not in 1..256");
   }
+  BATON_RETURN_IF_ERROR(CheckKvType(options));
   constexpr std::string_view kTierPrefix = "cpu-";
   const bool names_tier =
       options.backend.starts_with(kTierPrefix) && options.backend.size() > kTierPrefix.size();
   if (names_tier || options.backend == "cpu") {
     kernels::cpu::CpuOptions cpu;
     cpu.threads = options.threads;
+    if (options.kv_type == "int8") cpu.kv_type = kernels::cpu::KvType::kInt8;
     if (names_tier) cpu.tier = options.backend.substr(kTierPrefix.size());
     return kernels::cpu::CreateCpuBackend(cpu);
   }

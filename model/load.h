@@ -19,9 +19,11 @@ namespace baton::model {
 struct LoadOptions {
   std::string path;
   std::string backend = "cpu";  // "cpu", "cpu-TIER" (tiers.h; the same bits) or "reference"
-  uint32_t threads = 1;         // 1..256; no effect on results
-  uint32_t block_size = 16;     // slots of a KV block
-  uint32_t context = 0;         // lowers the model's own context length; 0: as the file says
+  // Of the KV cache: "auto"; "f16" or "int8" (cpu); "f64" (reference). int8 is another arithmetic.
+  std::string kv_type = "auto";
+  uint32_t threads = 1;      // 1..256; no effect on results
+  uint32_t block_size = 16;  // slots of a KV block
+  uint32_t context = 0;      // lowers the model's own context length; 0: as the file says
   PackProgress progress = {};
 };
 

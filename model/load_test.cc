@@ -102,6 +102,18 @@ TEST(LoadTest, DigestsTellModelsApart) {
   EXPECT_NE(a->numerics_id, b->numerics_id);
 }
 
+TEST(LoadTest, AnInt8CacheIsAnotherArithmeticAndLayout) {
+  LoadOptions load;
+  load.path = Written("kv.gguf", TinyModel(Small()).Serialize());
+  const auto f16 = Load(load);
+  load.kv_type = "int8";
+  const auto int8 = Load(load);
+  ASSERT_TRUE(f16.ok() && int8.ok());
+  EXPECT_EQ(f16->weights_hash, int8->weights_hash);
+  EXPECT_NE(f16->numerics_id, int8->numerics_id);
+  EXPECT_NE(f16->layout.Fingerprint(1), int8->layout.Fingerprint(1));
+}
+
 TEST(LoadTest, BadFilesAreNamed) {
   ExpectError(PathOf("none.gguf"), absl::StatusCode::kNotFound, "none.gguf");
   ExpectError(Written("text.gguf", "hello, this is no model"), absl::StatusCode::kInvalidArgument,
@@ -121,6 +133,9 @@ TEST(LoadTest, BadOptionsAreNamed) {
   options.threads = 0;
   EXPECT_THAT(std::string(Load(options).status().message()), HasSubstr("threads is 0"));
   options.threads = 1;
+  options.kv_type = "int8";
+  EXPECT_THAT(std::string(Load(options).status().message()), HasSubstr("'int8'"));
+  options.kv_type = "auto";
   options.block_size = 17;
   EXPECT_THAT(std::string(Load(options).status().message()), HasSubstr("block_size 17"));
 }

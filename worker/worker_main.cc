@@ -54,6 +54,7 @@ uint32_t Count(const config::Settings& settings, const std::string& name) {
 void FillModelOptions(const config::Settings& settings, model::LoadOptions& model) {
   model.path = settings.Text("model");
   model.backend = settings.Text("backend");
+  model.kv_type = settings.Text("kv-type");
   model.threads = Count(settings, "threads");
   if (model.threads == 0) model.threads = UsableCpus();
   model.block_size = Count(settings, "block-size");

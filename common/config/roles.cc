@@ -29,7 +29,7 @@ std::vector<Option> WorkerOptions() {
       Choice("transport", {"auto", "tcp", "shm"}, "how KV blocks travel"),
       Choice("backend", {"cpu", "cpu-scalar", "cpu-avx2", "cpu-avxvnni", "cpu-avx512", "reference"},
              "arithmetic of the model; cpu-TIER: that instruction tier of cpu, the same tokens"),
-      Choice("kv-type", {"auto", "f16", "f64"}, "number type of the KV cache"),
+      Choice("kv-type", {"auto", "f16", "int8", "f64"}, "number type of the KV cache"),
       Integer("threads", 0, 0, kMost, "of the model; 0: one per CPU this process may use"),
       Text("affinity", "", "CPUs to run on, as in 0,2-3; empty: any"),
       Integer("kv-blocks", 1024, 1, kMost, "KV blocks of the pool"),
@@ -143,10 +143,11 @@ absl::Status CheckDataAddress(const Settings& settings) {
 absl::Status CheckModelOptions(const Settings& settings) {
   const std::string& backend = settings.Text("backend");
   const std::string& kv_type = settings.Text("kv-type");
-  const std::string has = backend == "reference" ? "f64" : "f16";
-  if (kv_type != "auto" && kv_type != has) {
-    return settings.Bad("kv-type", "must be auto or " + has + ", because " +
-                                       settings.Where("backend") + " is " + backend);
+  const bool reference = backend == "reference";
+  if (kv_type != "auto" && reference != (kv_type == "f64")) {
+    const std::string has = reference ? "auto or f64" : "auto, f16 or int8";
+    return settings.Bad(
+        "kv-type", "must be " + has + ", because " + settings.Where("backend") + " is " + backend);
   }
   const int64_t block_size = settings.Integer("block-size");
   if ((block_size & (block_size - 1)) != 0) {

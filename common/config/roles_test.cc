@@ -56,7 +56,9 @@ TEST(RolesTest, OptionsThatExcludeEachOtherAreRefused) {
   EXPECT_EQ(Refusal("up", {"--port=81", "--metrics-port=81"}),
             "--metrics-port is 81; must differ from --port");
   EXPECT_EQ(Refusal("prefill-worker", {"--kv-type=f64"}),
-            "--kv-type is f64; must be auto or f16, because --backend is cpu");
+            "--kv-type is f64; must be auto, f16 or int8, because --backend is cpu");
+  EXPECT_EQ(Refusal("prefill-worker", {"--kv-type=int8", "--backend=reference"}),
+            "--kv-type is int8; must be auto or f64, because --backend is reference");
   EXPECT_EQ(Refusal("router", {"--listen=127.0.0.1:80", "--metrics-port=80"}),
             "--metrics-port is 80; must differ from the port of --listen, which is 127.0.0.1:80");
   EXPECT_EQ(Refusal("router", {"--listen=h:80", "--admin-listen=h:80"}),
@@ -87,6 +89,7 @@ TEST(RolesTest, ValuesOutsideTheirLimitAreRefused) {
   EXPECT_EQ(Refusal("router", {"--decode-workers=a:0"}),
             "--decode-workers is a:0; a:0 must be HOST:PORT with a port from 1 to 65535");
   EXPECT_TRUE(Check("decode-worker", {"--backend=reference", "--kv-type=f64"}).ok());
+  EXPECT_TRUE(Check("decode-worker", {"--backend=cpu-scalar", "--kv-type=int8"}).ok());
 }
 
 TEST(RolesTest, EverythingHandedOnIsAnOptionOfItsServer) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/cpu/kv_int8.h"
+
 namespace baton::kernels::cpu {
 namespace {
 
@@ -11,7 +13,10 @@ namespace {
 constexpr uint32_t kValueRun = 128;
 constexpr uint32_t kMaxBlocks = kValueRun / 16;
 
-const uint16_t* Halves(const std::byte* p) { return reinterpret_cast<const uint16_t*>(p); }
+constexpr uint32_t kLine = 64;  // bytes
+
+void RunDense(const Tier& tier, const DensePanel<uint16_t>& args) { tier.dense_half(args); }
+void RunDense(const Tier& tier, const DensePanel<int8_t>& args) { tier.dense_int8(args); }
 
 }  // namespace
 
@@ -24,16 +29,22 @@ AttentionTile::AttentionTile(const Tier& tier, const LayerCall& call, const Atte
       block_size_(call.kv.layout->block_size),
       table_(item.sequence->tables[call.kv.layout->layers[call.layer].group]),
       keys_(item.sequence->first_position + RowInSequence(item.queries - 1) + 1),
-      streams_(item.queries == item.sequence->rows * group_) {}
+      streams_(item.queries == item.sequence->rows * group_),
+      spec_(call.kv.layout->layers[call.layer].arenas[kv::kKeyArena]) {}
 
 void AttentionTile::Run(const CpuActivation& qkv) {
   for (uint32_t q = 0; q < item_.queries; ++q) {
     const float* head = qkv.values(RowOf(q)) + size_t{HeadOf(q)} * dim_;
     std::memcpy(&query_[q * dim_], head, dim_ * sizeof(float));
   }
+  spec_.dtype == kv::KvDtype::kInt8 ? RunSegments<int8_t>() : RunSegments<uint16_t>();
+}
+
+template <typename Stored>
+void AttentionTile::RunSegments() {
   for (uint32_t segment = item_.first_segment; segment < item_.end_segment; ++segment) {
-    Scores(segment);
-    Values(segment);
+    Scores<Stored>(segment);
+    Values<Stored>(segment);
     for (uint32_t q = 0; q < item_.queries; ++q) {
       if (KeysIn(segment, q) > 0) Join(q, segment == item_.first_segment);
     }
@@ -73,44 +84,51 @@ uint32_t AttentionTile::KeysIn(uint32_t segment, uint32_t q) const {
 }
 
 // 16 keys, dimension by dimension, block_size apart.
-const uint16_t* AttentionTile::KeyPanel(uint32_t key) const {
-  const std::byte* piece = call_.kv.Piece(call_.layer, kv::kKeyArena, table_[key / block_size_]);
-  return Halves(piece) + size_t{item_.kv_head} * dim_ * block_size_ + key % block_size_;
+template <typename Stored>
+const Stored* AttentionTile::KeyPanel(uint32_t key) const {
+  const auto* piece = reinterpret_cast<const Stored*>(Piece(kv::kKeyArena, key));
+  return piece + size_t{item_.kv_head} * dim_ * block_size_ + key % block_size_;
 }
 
-const uint16_t* AttentionTile::ValueRow(uint32_t key) const {
-  const std::byte* piece = call_.kv.Piece(call_.layer, kv::kValueArena, table_[key / block_size_]);
-  return Halves(piece) + (size_t{item_.kv_head} * block_size_ + key % block_size_) * dim_;
+template <typename Stored>
+const Stored* AttentionTile::ValueRow(uint32_t key) const {
+  const auto* piece = reinterpret_cast<const Stored*>(Piece(kv::kValueArena, key));
+  return piece + (size_t{item_.kv_head} * block_size_ + key % block_size_) * dim_;
 }
 
 // Those of the 16 keys from `key` on.
+template <typename Stored>
 void AttentionTile::PrefetchKeys(uint32_t key) const {
   if (key >= keys_) return;
-  const uint16_t* panel = KeyPanel(key);
-  const uint32_t step = std::max(1u, 32 / block_size_);
+  const Stored* panel = KeyPanel<Stored>(key);
+  const auto step = std::max<uint32_t>(1, kLine / (block_size_ * sizeof(Stored)));
   for (uint32_t d = 0; d < dim_; d += step) {
     __builtin_prefetch(panel + size_t{d} * block_size_, 0, 2);
   }
 }
 
+template <typename Stored>
 void AttentionTile::PrefetchValues(uint32_t key) const {
   if (key >= keys_) return;
-  const uint16_t* row = ValueRow(key);
-  for (uint32_t i = 0; i < kPanel * dim_; i += 32) __builtin_prefetch(row + i, 0, 2);
+  const Stored* row = ValueRow<Stored>(key);
+  for (uint32_t i = 0; i < kPanel * dim_; i += kLine / sizeof(Stored)) {
+    __builtin_prefetch(row + i, 0, 2);
+  }
 }
 
 // scores_[q][key] = exp(scaled score - max) for the keys that q sees; other entries hold anything
 // and are never used.
+template <typename Stored>
 void AttentionTile::Scores(uint32_t segment) {
   const uint32_t first_key = segment * kSegment;
   const uint32_t keys = KeysIn(segment, item_.queries - 1);
   for (uint32_t key = 0; key < keys; key += kPanel) {
     if (streams_) {
-      PrefetchKeys(first_key + key + kPanel);
-      PrefetchValues(first_key + key);
+      PrefetchKeys<Stored>(first_key + key + kPanel);
+      PrefetchValues<Stored>(first_key + key);
     }
-    const uint16_t* run = KeyPanel(first_key + key);
-    DensePanel<uint16_t> args;
+    const Stored* run = KeyPanel<Stored>(first_key + key);
+    DensePanel<Stored> args;
     args.a = query_;
     args.a_stride = dim_;
     args.runs = &run;
@@ -119,8 +137,9 @@ void AttentionTile::Scores(uint32_t segment) {
     args.rows = item_.queries;
     args.out = &scores_[key];
     args.out_stride = kSegment;
-    tier_.dense_half(args);
+    RunDense(tier_, args);
   }
+  if constexpr (sizeof(Stored) == 1) Scale(segment, kv::kKeyArena);
   const float scale = 1.0f / __builtin_sqrtf(static_cast<float>(dim_));
   for (uint32_t q = 0; q < item_.queries; ++q) {
     const uint32_t count = KeysIn(segment, q);
@@ -128,60 +147,82 @@ void AttentionTile::Scores(uint32_t segment) {
   }
 }
 
+void AttentionTile::Scale(uint32_t segment, uint32_t arena) {
+  const size_t head =
+      ScaleOffset(spec_, block_size_) + size_t{item_.kv_head} * block_size_ * sizeof(float);
+  const uint32_t keys = KeysIn(segment, item_.queries - 1);
+  for (uint32_t key = 0; key < keys; key += kPanel) {
+    const uint32_t absolute = segment * kSegment + key;
+    const auto* scales =
+        reinterpret_cast<const float*>(Piece(arena, absolute) + head) + absolute % block_size_;
+    for (uint32_t q = 0; q < item_.queries; ++q) {
+      float* numbers = &scores_[q * kSegment + key];
+      const uint32_t seen = KeysIn(segment, q);
+      if (seen >= key + kPanel) {
+        for (uint32_t i = 0; i < kPanel; ++i) numbers[i] *= scales[i];
+      } else {
+        for (uint32_t i = 0; key + i < seen; ++i) numbers[i] *= scales[i];
+      }
+    }
+  }
+}
+
 // segment_value_[q] = sum of p * value over the keys that q sees, ascending. What all queries see
 // is taken together; the rest, at most as many keys as the tile has rows, row by row.
+template <typename Stored>
 void AttentionTile::Values(uint32_t segment) {
+  if constexpr (sizeof(Stored) == 1) Scale(segment, kv::kValueArena);
   const uint32_t common = KeysIn(segment, 0);
-  if (common > 0) AddValues(segment, 0, item_.queries, 0, common);
+  if (common > 0) AddValues<Stored>({segment, 0, item_.queries, 0, common});
   for (uint32_t q = 0; q < item_.queries;) {
     uint32_t end = q + 1;
     while (end < item_.queries && RowInSequence(end) == RowInSequence(q)) ++end;
-    AddValues(segment, q, end, common, KeysIn(segment, q));
+    AddValues<Stored>({segment, q, end, common, KeysIn(segment, q)});
     q = end;
   }
 }
 
-// Adds keys [begin, end) of the segment to queries [first, last). The sums start at key 0.
-void AttentionTile::AddValues(uint32_t segment, uint32_t first, uint32_t last, uint32_t begin,
-                              uint32_t end) {
-  while (begin < end) {
+template <typename Stored>
+void AttentionTile::AddValues(const ValueRange& range) {
+  for (uint32_t begin = range.begin; begin < range.end;) {
     // A run begins where a block does, or ends with its block.
-    const uint32_t in_block = (segment * kSegment + begin) % block_size_;
+    const uint32_t in_block = (range.segment * kSegment + begin) % block_size_;
     const uint32_t run = in_block == 0 ? kValueRun : std::min(kValueRun, block_size_ - in_block);
-    const uint32_t stop = std::min(end, begin + run);
+    const uint32_t end = std::min(range.end, begin + run);
     if (streams_) {
-      for (uint32_t key = begin; key < stop; key += kPanel) {
-        PrefetchKeys((segment + 1) * kSegment + key);
+      for (uint32_t key = begin; key < end; key += kPanel) {
+        PrefetchKeys<Stored>((range.segment + 1) * kSegment + key);
       }
     }
-    AddRuns(segment, first, last, begin, stop);
-    begin = stop;
+    AddRun<Stored>({range.segment, range.first, range.last, begin, end});
+    begin = end;
   }
 }
 
-void AttentionTile::AddRuns(uint32_t segment, uint32_t first, uint32_t last, uint32_t begin,
-                            uint32_t end) {
-  const uint16_t* blocks[kMaxBlocks];
+// The sums start at key 0.
+template <typename Stored>
+void AttentionTile::AddRun(const ValueRange& range) {
+  const Stored* blocks[kMaxBlocks];
   uint32_t count = 0;
-  for (uint32_t key = begin; key < end; key += block_size_) {
-    blocks[count++] = ValueRow(segment * kSegment + key);
+  for (uint32_t key = range.begin; key < range.end; key += block_size_) {
+    blocks[count++] = ValueRow<Stored>(range.segment * kSegment + key);
   }
-  DensePanel<uint16_t> args;
-  args.a = &scores_[first * kSegment + begin];
+  DensePanel<Stored> args;
+  args.a = &scores_[range.first * kSegment + range.begin];
   args.a_stride = kSegment;
   args.run = block_size_;
   args.b_stride = dim_;
-  args.rows = last - first;
-  args.k = end - begin;
+  args.rows = range.last - range.first;
+  args.k = range.end - range.begin;
   args.out_stride = dim_;
-  args.store = begin > 0 ? DenseStore::kContinue : DenseStore::kReplace;
+  args.store = range.begin > 0 ? DenseStore::kContinue : DenseStore::kReplace;
   for (uint32_t d = 0; d < dim_; d += kPanel) {
-    const uint16_t* runs[kMaxBlocks];
+    const Stored* runs[kMaxBlocks];
     for (uint32_t i = 0; i < count; ++i) runs[i] = blocks[i] + d;
     args.runs = runs;
     args.cols = std::min(kPanel, dim_ - d);
-    args.out = &segment_value_[first * dim_ + d];
-    tier_.dense_half(args);
+    args.out = &segment_value_[range.first * dim_ + d];
+    RunDense(tier_, args);
   }
 }
 

@@ -51,17 +51,42 @@ class AttentionTile {
     return item_.kv_head * group_ + (item_.first_query + q) % group_;
   }
   uint32_t KeysIn(uint32_t segment, uint32_t q) const;
-  const uint16_t* KeyPanel(uint32_t key) const;
-  const uint16_t* ValueRow(uint32_t key) const;
+  const std::byte* Piece(uint32_t arena, uint32_t key) const {
+    return call_.kv.Piece(call_.layer, arena, table_[key / block_size_]);
+  }
 
+  // Stored: uint16_t for halves, int8_t for bytes with a scale per slot.
+  template <typename Stored>
+  void RunSegments();
+  template <typename Stored>
   void Scores(uint32_t segment);
+  template <typename Stored>
   void Values(uint32_t segment);
-  void AddValues(uint32_t segment, uint32_t first, uint32_t last, uint32_t begin, uint32_t end);
-  void AddRuns(uint32_t segment, uint32_t first, uint32_t last, uint32_t begin, uint32_t end);
-  void Join(uint32_t q, bool is_first);
 
+  // Adds keys [begin, end) of the segment to queries [first, last).
+  struct ValueRange {
+    uint32_t segment;
+    uint32_t first;
+    uint32_t last;
+    uint32_t begin;
+    uint32_t end;
+  };
+  template <typename Stored>
+  void AddValues(const ValueRange& range);
+  template <typename Stored>
+  void AddRun(const ValueRange& range);
+  template <typename Stored>
+  const Stored* KeyPanel(uint32_t key) const;
+  template <typename Stored>
+  const Stored* ValueRow(uint32_t key) const;
+  template <typename Stored>
   void PrefetchKeys(uint32_t key) const;
+  template <typename Stored>
   void PrefetchValues(uint32_t key) const;
+
+  // Multiplies every query's numbers of a segment by the scales of what it sees.
+  void Scale(uint32_t segment, uint32_t arena);
+  void Join(uint32_t q, bool is_first);
 
   const Tier& tier_;
   const LayerCall& call_;
@@ -72,6 +97,7 @@ class AttentionTile {
   const std::span<const kv::BlockId> table_;
   const uint32_t keys_;  // that the last query sees
   const bool streams_;   // nobody else reads these keys and values: they come from memory
+  const kv::KvArenaSpec& spec_;
   SoftmaxState state_[kMaxQueries];
   SoftmaxState segment_state_[kMaxQueries];
   alignas(64) float query_[kMaxQueries * kMaxHeadDim];

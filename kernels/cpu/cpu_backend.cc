@@ -42,12 +42,14 @@ class CpuGain final : public PackedWeight {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(const Tier& tier, uint32_t threads)
-      : tier_(tier), pool_(threads), attention_(tier, pool_) {}
+  CpuBackend(const Tier& tier, uint32_t threads, KvType kv_type)
+      : tier_(tier), kv_type_(kv_type), pool_(threads), attention_(tier, pool_) {}
 
   std::string_view name() const override { return "cpu"; }
   // Not the tier: all give the same bits.
-  std::string numerics() const override { return "cpu numerics v1, kv f16"; }
+  std::string numerics() const override {
+    return kv_type_ == KvType::kInt8 ? "cpu numerics v1, kv int8" : "cpu numerics v1, kv f16";
+  }
   uint32_t threads() const override { return pool_.threads(); }
   uint64_t synchronisations() const { return pool_.synchronisations(); }
 
@@ -55,8 +57,9 @@ class CpuBackend final : public Backend {
     if (shape.head_dim > 256) {
       return absl::InvalidArgumentError("the cpu backend reads heads of at most 256 dimensions");
     }
-    auto layout = kv::MakeUniformLayout(shape, kv::KvDtype::kF16, kv::KvOrder::kHeadDimSlot,
-                                        kv::KvOrder::kHeadSlotDim);
+    const auto dtype = kv_type_ == KvType::kInt8 ? kv::KvDtype::kInt8 : kv::KvDtype::kF16;
+    auto layout =
+        kv::MakeUniformLayout(shape, dtype, kv::KvOrder::kHeadDimSlot, kv::KvOrder::kHeadSlotDim);
     BATON_RETURN_IF_ERROR(layout.Validate());
     return layout;
   }
@@ -206,6 +209,7 @@ class CpuBackend final : public Backend {
   }
 
   const Tier& tier_;
+  const KvType kv_type_;
   HugeMemory memory_;
   ThreadPool pool_;
   cpu::Attention attention_;
@@ -241,7 +245,7 @@ uint64_t Synchronisations(const Backend& backend) {
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(const CpuOptions& options) {
   BATON_ASSIGN_OR_RETURN(const Tier* tier, ChooseTier(options.tier));
   const uint32_t threads = options.threads > 0 ? options.threads : UsableProcessors();
-  return std::make_unique<CpuBackend>(*tier, threads);
+  return std::make_unique<CpuBackend>(*tier, threads, options.kv_type);
 }
 
 }  // namespace baton::kernels::cpu

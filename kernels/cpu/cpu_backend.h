@@ -1,4 +1,4 @@
-// The `cpu` backend: numerics v1 on packed weights and f16 blocks (docs/numerics.md).
+// The `cpu` backend: numerics v1 on packed weights and f16 or int8 blocks (docs/numerics.md).
 #ifndef BATON_KERNELS_CPU_CPU_BACKEND_H_
 #define BATON_KERNELS_CPU_CPU_BACKEND_H_
 
@@ -10,11 +10,17 @@
 
 namespace baton::kernels::cpu {
 
+enum class KvType {
+  kF16,
+  kInt8,  // half the bytes; another arithmetic
+};
+
 struct CpuOptions {
   uint32_t threads = 0;  // 0: one per processor this process may use
   // The name of an instruction tier (tiers.h); empty: the best that the processor runs. The bits
   // are the same.
   std::string tier;
+  KvType kv_type = KvType::kF16;
 };
 
 // INVALID_ARGUMENT: this build has no tier of that name. UNAVAILABLE: the processor lacks it.

@@ -2,6 +2,7 @@
 #ifndef BATON_KERNELS_CPU_KV_APPEND_H_
 #define BATON_KERNELS_CPU_KV_APPEND_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -30,19 +31,19 @@ class KvAppend {
   // Where a row's key and value go.
   struct Place {
     uint32_t position;
-    uint16_t* keys;
-    uint16_t* values;
+    std::byte* keys;    // piece [kv_head][head_dim][slot]
+    std::byte* values;  // piece [kv_head][slot][head_dim]
   };
-  // [kv_head][head_dim][slot]
-  void StoreKey(const Place& place, uint32_t kv_head, const float* key) const;
-  // [kv_head][slot][head_dim]
-  void StoreValue(const Place& place, uint32_t kv_head, const float* value) const;
+  void StoreHalves(const Place& place, uint32_t kv_head, const float* x, bool is_key) const;
+  void StoreInt8(const Place& place, uint32_t kv_head, const float* x, bool is_key) const;
 
   const Tier& tier_;
   const HeadShape shape_;
   const CpuRope& rope_;
   CpuActivation& qkv_;
   const uint32_t block_size_;
+  const bool int8_;
+  const size_t scale_offset_;  // int8: bytes from the beginning of a piece
   std::vector<Place> places_;  // [row]
 };
 

@@ -54,11 +54,11 @@ double Median(std::vector<double> values) {
 // Sequences of one length whose blocks lie interleaved in an arena.
 class Sequences {
  public:
-  Sequences(uint32_t count, uint32_t context, uint32_t layers) : tables_(count) {
+  Sequences(uint32_t count, uint32_t context, uint32_t layers, kv::KvDtype dtype) : tables_(count) {
     const uint32_t blocks = (context + kBlockSize - 1) / kBlockSize;
-    const kv::KvLayout layout = kv::MakeUniformLayout(
-        {layers, kHeads.kv_heads, kHeads.head_dim, kBlockSize}, kv::KvDtype::kF16,
-        kv::KvOrder::kHeadDimSlot, kv::KvOrder::kHeadSlotDim);
+    const kv::KvLayout layout =
+        kv::MakeUniformLayout({layers, kHeads.kv_heads, kHeads.head_dim, kBlockSize}, dtype,
+                              kv::KvOrder::kHeadDimSlot, kv::KvOrder::kHeadSlotDim);
     arena_ = *kv::KvArena::Create(layout, {.blocks = {blocks * count}});
     for (uint32_t i = 0; i < blocks * count; ++i) tables_[i % count].push_back(i);
     Fill(layers, blocks * count);
@@ -76,7 +76,7 @@ class Sequences {
   const kv::KvView& view() const { return arena_->view(); }
 
  private:
-  // Halves between 0.5 and 1.
+  // Halves between 0.5 and 1, or any bytes and small scales.
   void Fill(uint32_t layers, uint32_t blocks) {
     std::mt19937_64 random(1);
     for (uint32_t layer = 0; layer < layers; ++layer) {
@@ -97,6 +97,7 @@ class Sequences {
 };
 
 struct AttentionCase {
+  kv::KvDtype dtype;
   uint32_t sequences;
   uint32_t rows;  // of each
   uint32_t context;
@@ -105,10 +106,12 @@ struct AttentionCase {
 // As many layers as the model has, so that decode finds keys and values where a step finds them; of
 // large cases as many as make 256 MB.
 void MeasureAttention(const AttentionCase& one) {
-  const uint64_t layer_bytes = uint64_t{one.sequences} * one.context * 768;
+  const bool int8 = one.dtype == kv::KvDtype::kInt8;
+  const uint64_t layer_bytes =
+      uint64_t{2} * one.sequences * one.context * kHeads.kv_heads * (int8 ? 64 + 4 : 2 * 64);
   const auto layers = static_cast<uint32_t>(
       std::clamp<uint64_t>((uint64_t{256} << 20) / layer_bytes, 1, absl::GetFlag(FLAGS_layers)));
-  const Sequences sequences(one.sequences, one.context, layers);
+  const Sequences sequences(one.sequences, one.context, layers, one.dtype);
   const Batch batch = sequences.LastRows(one.rows, one.context);
   ThreadPool pool(1);
   Attention attention(BestTier(), pool);
@@ -131,10 +134,12 @@ void MeasureAttention(const AttentionCase& one) {
   for (uint32_t row = 0; row < one.rows; ++row) keys += one.context - row;
   const double macs = keys * one.sequences * layers * kHeads.heads * kHeads.head_dim * 2;
   std::printf(
-      "{\"name\": \"attention_%s_%u_at_%u\", \"value\": %.1f, \"unit\": \"GMAC/s on one thread\", "
+      "{\"name\": \"attention_%s_%u_at_%u%s\", \"value\": %.1f, \"unit\": \"GMAC/s on one "
+      "thread\", "
       "\"kv_read_gb_per_s\": %.1f}\n",
       one.rows == 1 ? "decode" : "prefill", one.rows == 1 ? one.sequences : one.rows, one.context,
-      macs / best * 1e-9, static_cast<double>(layer_bytes) * layers / best * 1e-9);
+      int8 ? "_kv_int8" : "", macs / best * 1e-9,
+      static_cast<double>(layer_bytes) * layers / best * 1e-9);
   std::fflush(stdout);
 }
 
@@ -146,7 +151,7 @@ class Layers {
   Layers(uint32_t threads, uint32_t rows)
       : pool_(threads),
         attention_(BestTier(), pool_),
-        sequences_(rows, kBlockSize, kLayers),
+        sequences_(rows, kBlockSize, kLayers, kv::KvDtype::kF16),
         batch_(sequences_.LastRows(1, kBlockSize)),
         rope_({.dims = kHeads.head_dim, .context = 64}),
         x_(rows, kWidth),
@@ -304,10 +309,15 @@ int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   using namespace baton::kernels::cpu;
   const std::string suite = absl::GetFlag(FLAGS_suite);
-  for (uint32_t context : {512u, 1024u, 2048u, 4096u}) {
-    if (suite == "decode_attention" || suite == "all") MeasureAttention({1, 1, context});
-    if (suite == "decode_attention" || suite == "all") MeasureAttention({16, 1, context});
-    if (suite == "prefill_attention" || suite == "all") MeasureAttention({1, 128, context});
+  using baton::kv::KvDtype;
+  for (const KvDtype dtype : {KvDtype::kF16, KvDtype::kInt8}) {
+    for (uint32_t context : {512u, 1024u, 2048u, 4096u}) {
+      if (suite == "decode_attention" || suite == "all") MeasureAttention({dtype, 1, 1, context});
+      if (suite == "decode_attention" || suite == "all") MeasureAttention({dtype, 16, 1, context});
+      if (suite == "prefill_attention" || suite == "all") {
+        MeasureAttention({dtype, 1, 128, context});
+      }
+    }
   }
   if (suite == "fused" || suite == "all") {
     for (uint32_t rows : {1u, 4u, 16u, 64u, 512u}) MeasureFused(rows);

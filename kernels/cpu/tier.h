@@ -97,6 +97,7 @@ struct Tier {
   void (*dense_half)(const DensePanel<uint16_t>&);
   void (*dense_bfloat16)(const DensePanel<BFloat16>&);
   void (*dense_float)(const DensePanel<float>&);
+  void (*dense_int8)(const DensePanel<int8_t>&);
 
   void (*quantize_int8)(const QuantizeRows<int8_t>&);
   void (*quantize_int16)(const QuantizeRows<int16_t>&);

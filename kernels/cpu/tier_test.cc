@@ -284,6 +284,9 @@ TEST_P(TierTest, DensePanelsOfAnyShape) {
     halves.push_back(FloatToHalf(value));
     bfloats.push_back(static_cast<BFloat16>(std::bit_cast<uint32_t>(value) >> 16));
   }
+  std::vector<int8_t> bytes;
+  for (size_t i = 0; i < floats.size(); ++i) bytes.push_back(static_cast<int8_t>(random_()));
+  CompareDense(scalar_.dense_int8, tier_.dense_int8, random_, bytes);
   CompareDense(scalar_.dense_float, tier_.dense_float, random_, floats);
   CompareDense(scalar_.dense_half, tier_.dense_half, random_, halves);
   CompareDense(scalar_.dense_bfloat16, tier_.dense_bfloat16, random_, bfloats);

@@ -16,6 +16,7 @@ constexpr Tier kAvx2 = {.name = "avx2",
                         .dense_half = Avx2DenseHalf,
                         .dense_bfloat16 = Avx2DenseBFloat16,
                         .dense_float = Avx2DenseFloat,
+                        .dense_int8 = Avx2DenseInt8,
                         .quantize_int8 = Avx2QuantizeInt8,
                         .quantize_int16 = Avx2QuantizeInt16,
                         .swiglu = Avx2SwiGlu,
@@ -43,6 +44,7 @@ constexpr Tier Avx512() {
   tier.dense_half = Avx512DenseHalf;
   tier.dense_bfloat16 = Avx512DenseBFloat16;
   tier.dense_float = Avx512DenseFloat;
+  tier.dense_int8 = Avx512DenseInt8;
   tier.quantize_int8 = Avx512QuantizeInt8;
   tier.quantize_int16 = Avx512QuantizeInt16;
   tier.swiglu = Avx512SwiGlu;

@@ -12,6 +12,7 @@ void Avx2LinearQ8_0(const QuantizedPanel<int16_t>& args);
 void Avx2DenseHalf(const DensePanel<uint16_t>& args);
 void Avx2DenseBFloat16(const DensePanel<BFloat16>& args);
 void Avx2DenseFloat(const DensePanel<float>& args);
+void Avx2DenseInt8(const DensePanel<int8_t>& args);
 void Avx2QuantizeInt8(const QuantizeRows<int8_t>& args);
 void Avx2QuantizeInt16(const QuantizeRows<int16_t>& args);
 void Avx2SwiGlu(const float* gate, const float* up, size_t n, float* out);

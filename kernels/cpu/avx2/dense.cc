@@ -11,6 +11,7 @@ BATON_INLINE float ToFloat(BFloat16 value) {
   return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(value) << 16)));
 }
 BATON_INLINE float ToFloat(float value) { return value; }
+BATON_INLINE float ToFloat(int8_t value) { return value; }
 
 BATON_INLINE float Fma(float a, float b, float c) {
   return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
@@ -77,5 +78,6 @@ BATON_INLINE void Run(const DensePanel<B>& args) {
 void Avx2DenseHalf(const DensePanel<uint16_t>& args) { Run(args); }
 void Avx2DenseBFloat16(const DensePanel<BFloat16>& args) { Run(args); }
 void Avx2DenseFloat(const DensePanel<float>& args) { Run(args); }
+void Avx2DenseInt8(const DensePanel<int8_t>& args) { Run(args); }
 
 }  // namespace baton::kernels::cpu

@@ -24,6 +24,10 @@ BATON_INLINE __m256 Load8(const BFloat16* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(LoadInts16(p)), 16));
 }
 BATON_INLINE __m256 Load8(const float* p) { return _mm256_loadu_ps(p); }
+BATON_INLINE __m256 Load8(const int8_t* p) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
 
 // The four bytes at p in every lane.
 BATON_INLINE __m256i Broadcast4(const void* p) {

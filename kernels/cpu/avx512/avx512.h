@@ -13,6 +13,7 @@ void Avx512LinearQ8_0(const QuantizedPanel<int16_t>& args);
 void Avx512DenseHalf(const DensePanel<uint16_t>& args);
 void Avx512DenseBFloat16(const DensePanel<BFloat16>& args);
 void Avx512DenseFloat(const DensePanel<float>& args);
+void Avx512DenseInt8(const DensePanel<int8_t>& args);
 void Avx512QuantizeInt8(const QuantizeRows<int8_t>& args);
 void Avx512QuantizeInt16(const QuantizeRows<int16_t>& args);
 void Avx512SwiGlu(const float* gate, const float* up, size_t n, float* out);

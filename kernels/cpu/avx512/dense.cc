@@ -10,6 +10,8 @@ BATON_INLINE __m512 FromBFloat16(__m256i v) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
+BATON_INLINE __m512 FromInt8(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v)); }
+
 // Columns beyond `lanes` are neither read nor written. `All` knows that there are none.
 struct All {
   static BATON_INLINE All Of(uint32_t) { return {}; }
@@ -17,6 +19,9 @@ struct All {
   BATON_INLINE __m512 Load(const uint16_t* p) const { return LoadHalf16(p); }
   BATON_INLINE __m512 Load(const BFloat16* p) const {
     return FromBFloat16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  BATON_INLINE __m512 Load(const int8_t* p) const {
+    return FromInt8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
   BATON_INLINE void Store(float* p, __m512 v) const { _mm512_storeu_ps(p, v); }
 };
@@ -30,6 +35,9 @@ struct Some {
   }
   BATON_INLINE __m512 Load(const BFloat16* p) const {
     return FromBFloat16(_mm256_maskz_loadu_epi16(lanes, p));
+  }
+  BATON_INLINE __m512 Load(const int8_t* p) const {
+    return FromInt8(_mm_maskz_loadu_epi8(lanes, p));
   }
   BATON_INLINE void Store(float* p, __m512 v) const { _mm512_mask_storeu_ps(p, lanes, v); }
 };
@@ -79,5 +87,6 @@ BATON_INLINE void Run(const DensePanel<B>& args) {
 void Avx512DenseHalf(const DensePanel<uint16_t>& args) { Run(args); }
 void Avx512DenseBFloat16(const DensePanel<BFloat16>& args) { Run(args); }
 void Avx512DenseFloat(const DensePanel<float>& args) { Run(args); }
+void Avx512DenseInt8(const DensePanel<int8_t>& args) { Run(args); }
 
 }  // namespace baton::kernels::cpu

@@ -16,6 +16,7 @@ BATON_INLINE float ToFloat(BFloat16 value) {
   return result;
 }
 BATON_INLINE float ToFloat(float value) { return value; }
+BATON_INLINE float ToFloat(int8_t value) { return value; }
 
 struct Dense {
   template <int kRows, typename B>
@@ -77,5 +78,6 @@ BATON_INLINE void Run(const DensePanel<B>& args) {
 void NeonDenseHalf(const DensePanel<uint16_t>& args) { Run(args); }
 void NeonDenseBFloat16(const DensePanel<BFloat16>& args) { Run(args); }
 void NeonDenseFloat(const DensePanel<float>& args) { Run(args); }
+void NeonDenseInt8(const DensePanel<int8_t>& args) { Run(args); }
 
 }  // namespace baton::kernels::cpu

@@ -13,6 +13,7 @@ void NeonLinearQ8_0(const QuantizedPanel<int16_t>& args);
 void NeonDenseHalf(const DensePanel<uint16_t>& args);
 void NeonDenseBFloat16(const DensePanel<BFloat16>& args);
 void NeonDenseFloat(const DensePanel<float>& args);
+void NeonDenseInt8(const DensePanel<int8_t>& args);
 void NeonQuantizeInt8(const QuantizeRows<int8_t>& args);
 void NeonQuantizeInt16(const QuantizeRows<int16_t>& args);
 void NeonSwiGlu(const float* gate, const float* up, size_t n, float* out);

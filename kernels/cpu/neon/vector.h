@@ -19,6 +19,13 @@ BATON_INLINE float32x4_t Load4(const BFloat16* p) {
   return vreinterpretq_f32_u32(vshll_n_u16(bits, 16));
 }
 
+BATON_INLINE float32x4_t Load4(const int8_t* p) {
+  uint32_t bytes;
+  __builtin_memcpy(&bytes, p, sizeof bytes);
+  const int16x8_t shorts = vmovl_s8(vcreate_s8(bytes));
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(shorts)));
+}
+
 struct Vector128 {
   using Ints = int32x4_t;
   using Floats = float32x4_t;

@@ -9,6 +9,7 @@ namespace {
 float ToFloat(uint16_t half) { return HalfToFloat(half); }
 float ToFloat(BFloat16 value) { return BFloat16ToFloat(static_cast<uint16_t>(value)); }
 float ToFloat(float value) { return value; }
+float ToFloat(int8_t value) { return value; }
 
 template <typename B>
 float Dot(const DensePanel<B>& args, const float* a, uint32_t n, float sum) {
@@ -36,5 +37,6 @@ void Dense(const DensePanel<B>& args) {
 void ScalarDenseHalf(const DensePanel<uint16_t>& args) { Dense(args); }
 void ScalarDenseBFloat16(const DensePanel<BFloat16>& args) { Dense(args); }
 void ScalarDenseFloat(const DensePanel<float>& args) { Dense(args); }
+void ScalarDenseInt8(const DensePanel<int8_t>& args) { Dense(args); }
 
 }  // namespace baton::kernels::cpu

@@ -12,6 +12,7 @@ void ScalarLinearQ8_0(const QuantizedPanel<int16_t>& args);
 void ScalarDenseHalf(const DensePanel<uint16_t>& args);
 void ScalarDenseBFloat16(const DensePanel<BFloat16>& args);
 void ScalarDenseFloat(const DensePanel<float>& args);
+void ScalarDenseInt8(const DensePanel<int8_t>& args);
 void ScalarQuantizeInt8(const QuantizeRows<int8_t>& args);
 void ScalarQuantizeInt16(const QuantizeRows<int16_t>& args);
 void ScalarSwiGlu(const float* gate, const float* up, size_t n, float* out);

@@ -10,6 +10,7 @@ const Tier& ScalarTier() {
                                  .dense_half = ScalarDenseHalf,
                                  .dense_bfloat16 = ScalarDenseBFloat16,
                                  .dense_float = ScalarDenseFloat,
+                                 .dense_int8 = ScalarDenseInt8,
                                  .quantize_int8 = ScalarQuantizeInt8,
                                  .quantize_int16 = ScalarQuantizeInt16,
                                  .swiglu = ScalarSwiGlu,
