@@ -25,7 +25,7 @@ constexpr double kReferenceTolerance = 1e-3;
 constexpr double kMaxMeanKl = 0.0025;
 constexpr double kMaxPerplexityError = 0.005;
 // With an int8 cache.
-constexpr double kMaxInt8MeanKl = 0.004;
+constexpr double kMaxInt8MeanKl = 0.003;
 constexpr double kMaxInt8PerplexityError = 0.01;
 
 std::unique_ptr<ModelHarness> Harness(const std::string& backend,
