@@ -1,5 +1,6 @@
 """./bench claims: each of the ideas that Baton is built on beside what it replaces, on the same engine in the same run.
 The losing side exists here alone."""
+import contextlib
 import os
 import random
 import statistics
@@ -122,7 +123,7 @@ class Quantisation:
     def run(self, run):
         rows, formats = [], ("f16", "q8_0", "q4_1", "q4_0")
         size = {name: os.path.getsize(run.model(name)) / 1e6 for name in formats}
-        rate = {name: self._rates(run, name) for name in formats}
+        rate = self._rates(run, formats)
         perplexity = {name: self._perplexity(run, name) for name in formats}
         for name in formats[1:]:
             for row, unit, values, larger in ((self.names[0], "MB", size, False),
@@ -132,10 +133,18 @@ class Quantisation:
                 rows.append(figures.pair_row(f"{row}_{name}", ours, unit, self.PEER, theirs, larger_is_better=larger))
         return rows
 
-    def _rates(self, run, name):
-        bench = run.step_bench(name)
-        bench.run(self.DECODE.request())
-        return [self.DECODE.measured(bench.run(self.DECODE.request()))[0] for _ in range(run.rounds)]
+    def _rates(self, run, formats):
+        """By format, in turns."""
+        with contextlib.ExitStack() as stack:
+            benches = {name: stack.enter_context(step_bench.StepBench(run.model(name), run.threads, "--positions=1024"))
+                       for name in formats}
+            for bench in benches.values():
+                bench.run(self.DECODE.request())
+            rates = {name: [] for name in formats}
+            for _ in range(run.rounds):
+                for name, bench in benches.items():
+                    rates[name].append(self.DECODE.measured(bench.run(self.DECODE.request()))[0])
+            return rates
 
     def _perplexity(self, run, name):
         """Of the shorter text."""
