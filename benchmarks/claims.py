@@ -168,7 +168,7 @@ def measure(run):
     for claim in (Batching(), Sharing(), Reservation(), Quantisation(), Operations()):
         try:
             rows += claim.run(run)
-        except processes.Failed as failed:
+        except processes.FAILURES as failed:
             rows += [figures.failed_row(name, str(failed)) | {"pass": False} for name in claim.names]
     run.close()
     return rows

@@ -95,7 +95,7 @@ def main():
             continue  # measured above: every suite's rows need them
         try:
             rows += run_suite(suite, args, run)
-        except processes.Failed as failed:
+        except processes.FAILURES as failed:
             print(f"bench: {suite}: {failed}", file=sys.stderr)
             failures += 1
     text = json.dumps(report(load, ceilings, rows), indent=1)

@@ -13,6 +13,10 @@ class Failed(Exception):
     """What a row needs is not there or did not work; the row says so."""
 
 
+# A program that is missing, one that prints something else than it should, and what says so by itself.
+FAILURES = (Failed, OSError, ValueError, LookupError)
+
+
 def wait_until(ready, process, name, patience_s=PATIENCE_S):
     deadline = time.monotonic() + patience_s
     while not ready():

@@ -200,6 +200,11 @@ class Rows(unittest.TestCase):
         self.assertEqual([(row["pass"], row["note"]) for row in rows],
                          [(False, "no peer: --openvino was not given")] * 3)
 
+    def test_a_folder_without_the_peers_programs_fails_its_row_alone(self):
+        row, = speed.measure([self.ROW], FakeRun(llama_cpp.LlamaCpp("/no/such/folder", 2)))
+        self.assertFalse(row["pass"])
+        self.assertIn("/no/such/folder/llama-bench", row["note"])
+
     def test_a_file_that_cannot_be_loaded_fails_its_row_alone(self):
         run = FakeRun(FakeLlama())
         with mock.patch.object(run, "step_bench", side_effect=processes.Failed("no Q4_0")):

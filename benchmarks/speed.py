@@ -70,7 +70,7 @@ def measure(rows, run):
         print(f"bench: {', '.join(row.names)}", file=sys.stderr)
         try:
             measured += row.run(run)
-        except processes.Failed as failed:
+        except processes.FAILURES as failed:
             print(f"bench: {', '.join(row.names)}: {failed}", file=sys.stderr)
             measured += row.failed(str(failed))
             run.close()
