@@ -17,6 +17,7 @@
 
 ABSL_FLAG(std::string, model, "", "GGUF file");
 ABSL_FLAG(std::string, backend, "cpu", "cpu, cpu-TIER or reference");
+ABSL_FLAG(std::string, kv_type, "auto", "auto, f16 or int8");
 ABSL_FLAG(uint32_t, threads, 2, "threads");
 ABSL_FLAG(uint32_t, positions, 10240, "room for so many tokens in all");
 ABSL_FLAG(uint32_t, max_rows, 2048, "the largest step");
@@ -34,6 +35,7 @@ absl::Status Serve() {
   model::LoadOptions options;
   options.path = absl::GetFlag(FLAGS_model);
   options.backend = absl::GetFlag(FLAGS_backend);
+  options.kv_type = absl::GetFlag(FLAGS_kv_type);
   options.threads = absl::GetFlag(FLAGS_threads);
   BATON_ASSIGN_OR_RETURN(model::LoadedModel model, model::Load(options));
   BATON_ASSIGN_OR_RETURN(const VocabData data, VocabDataFromGguf(*model.file));

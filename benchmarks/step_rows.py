@@ -71,6 +71,32 @@ class SharedCore:
         return [figures.failed_row(name, note, self.BOUNDS[name]) for name in self.names]
 
 
+class Int8Cache:
+    """Decode over an int8 cache of keys and values beside the same over halves."""
+
+    WORKLOADS = {"int8_decode_1024_q4_1": step_bench.Decode(1, 1024, 32),
+                 "int8_decode_4096_q4_1": step_bench.Decode(1, 4096, 32),
+                 "int8_batch16_512_q4_1": step_bench.Decode(16, 512, 16)}
+    names = tuple(WORKLOADS)
+
+    def run(self, run):
+        rows, path = [], run.model("q4_1")
+        with (step_bench.StepBench(path, run.threads, "--kv_type=int8") as int8,
+              step_bench.StepBench(path, run.threads, "--kv_type=f16") as f16):
+            for name, workload in self.WORKLOADS.items():
+                ours, theirs = [], []
+                for turn in range(run.rounds + 1):
+                    rates = [workload.measured(bench.run(workload.request()))[0] for bench in (int8, f16)]
+                    if turn > 0:  # the first warms caches and pages
+                        ours.append(rates[0])
+                        theirs.append(rates[1])
+                rows.append(figures.pair_row(name, ours, "tokens/s", "keys and values as f16", theirs))
+        return rows
+
+    def failed(self, note):
+        return [figures.failed_row(name, note) for name in self.names]
+
+
 class Load:
     """From the start of a process until it can run a step, and the most memory that it ever had."""
 
@@ -161,5 +187,6 @@ def further_rows():
     yield StepRow("batch16_short_sampled_q4_1", "q4_1",
                   step_bench.Decode(16, 64, 32, temperature=0.8, top_k=40, top_p=0.95),
                   llama_cpp.Batch(16, 64, 32))
+    yield Int8Cache()
     yield Mixed()
     yield Load()
