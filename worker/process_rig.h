@@ -32,6 +32,7 @@ class WorkerProcess {
   const std::string& listen() const { return listen_; }
   const std::string& metrics() const { return metrics_; }
   const std::string& name() const { return name_; }
+  std::string proc() const { return "/proc/" + std::to_string(pid_); }
   void Signal(int signal);
   // Waits for its end; the exit code, or -signal.
   int Wait();

@@ -5,9 +5,12 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/clock.h"
@@ -100,9 +103,11 @@ TEST(WorkerProcessTest, DecodeWorkerServesAlone) {
   EXPECT_EQ(worker.Metric("baton_generation_tokens_total"), 12);
 }
 
-TEST(WorkerProcessTest, SplitEqualsUnifiedOverEachTransport) {
-  for (const std::string transport : {"tcp", "shm", "auto"}) {
-    Cluster cluster(transport);
+TEST(WorkerProcessTest, SplitEqualsUnifiedOverEachTransportAndKvType) {
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {"tcp", "f16"}, {"shm", "f16"}, {"auto", "f16"}, {"tcp", "int8"}, {"shm", "int8"}};
+  for (const auto& [transport, kv_type] : kinds) {
+    Cluster cluster(transport, {"--kv-type=" + kv_type}, {"--kv-type=" + kv_type});
     uint64_t request = 0;
     for (const uint32_t prompt : {1u, 15u, 16u, 17u, 64u, 100u, 200u}) {
       const DecoderState split = State(++request, prompt);
@@ -119,6 +124,45 @@ TEST(WorkerProcessTest, SplitEqualsUnifiedOverEachTransport) {
     EXPECT_EQ(cluster.prefill->Metric("baton_handoff_seconds_count"), 7);
     EXPECT_GT(cluster.prefill->Metric("baton_handoff_bytes_total"), 0);
     EXPECT_EQ(cluster.decode->Metric("baton_transfers_in_flight"), 0);
+  }
+}
+
+TEST(WorkerProcessTest, WorkersOfUnequalKvTypesDoNotHandOver) {
+  Cluster cluster("auto", {"--kv-type=int8", "--reserve-patience-ms=200"}, {"--kv-type=f16"});
+  EXPECT_NE(cluster.to_prefill->hello().layout_fp().SerializeAsString(),
+            cluster.to_decode->hello().layout_fp().SerializeAsString());
+  EXPECT_NE(cluster.to_prefill->hello().numerics_id().SerializeAsString(),
+            cluster.to_decode->hello().numerics_id().SerializeAsString());
+  const DecoderState state = State(1, 50);
+  ASSERT_TRUE(cluster.to_prefill->Submit(state, {cluster.to_decode->AsSink()}).ok());
+  ASSERT_TRUE(cluster.to_prefill->WaitFor(state.attempt,
+                                          [](const auto& events) { return !events.empty(); }));
+  EXPECT_TRUE(cluster.to_prefill->EventsOf(state.attempt).front().has_no_room());
+}
+
+// Every thread runs on the CPUs that --affinity names, and --threads is the number that computes:
+// the model runner and the pool's.
+TEST(WorkerProcessTest, ThreadsAndAffinityAreWhatTheFlagsSay) {
+  WorkerProcess worker("decode", {"--model=" + TinyModelPath(), "--threads=3", "--affinity=0"});
+  ASSERT_TRUE(worker.ready()) << worker.StderrText();
+  size_t pool = 0;
+  size_t all = 0;
+  for (const auto& task : std::filesystem::directory_iterator(worker.proc() + "/task")) {
+    std::ifstream status(task.path() / "status");
+    const std::string text((std::istreambuf_iterator<char>(status)), {});
+    ++all;
+    pool += text.starts_with("Name:\tcpu-pool\n") ? 1 : 0;
+    EXPECT_NE(text.find("Cpus_allowed_list:\t0\n"), std::string::npos) << text;
+  }
+  EXPECT_EQ(pool, 2u);
+  EXPECT_GT(all, pool);
+  WorkerProcess alone("decode", {"--model=" + TinyModelPath(), "--affinity=0"});
+  ASSERT_TRUE(alone.ready()) << alone.StderrText();
+  for (const auto& task : std::filesystem::directory_iterator(alone.proc() + "/task")) {
+    std::ifstream name(task.path() / "comm");
+    std::string line;
+    std::getline(name, line);
+    EXPECT_NE(line, "cpu-pool") << "by default one thread per CPU that it may use";
   }
 }
 
