@@ -21,8 +21,7 @@ namespace baton::engine {
 // - Steps of prompts alone, of decodes alone and mixed ones fade by steps of their own kind: hours
 //   of decodes do not wipe out what is known of prompts.
 // - Where the steps do not tell coefficients apart (always eight decodes), those have the
-// proportion
-//   of kTypical: the first step measures the machine, the others the model.
+//   proportion of kTypical: the first step measures the machine, the others the model.
 class StepTimeModel {
  public:
   // Ignores a step without work and a time that is not positive, finite and below kLongest.
