@@ -99,6 +99,16 @@ absl::Status CheckRope(const GgufReader& file, const KeyReader& keys, const Mode
   return absl::OkStatus();
 }
 
+// The kernels of a CPU let every token see all before it.
+absl::Status CheckWindow(const GgufReader& file, const KeyReader& keys, const ModelConfig& config) {
+  constexpr std::string_view kKey = "attention.sliding_window";
+  if (!keys.Has(kKey)) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(const int64_t window, file.GetInt(keys.Name(kKey)));
+  if (window == 0 || window >= config.context_length) return absl::OkStatus();
+  return absl::UnimplementedError(file.name() + ": key '" + keys.Name(kKey) +
+                                  "': attention in a sliding window is not supported");
+}
+
 absl::StatusOr<uint32_t> ReadVocabSize(const GgufReader& file) {
   const GgufTensor* embedding = file.FindTensor("token_embd.weight");
   if (embedding == nullptr) {
@@ -143,6 +153,7 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufReader& file) {
   }
   BATON_ASSIGN_OR_RETURN(config.norm_epsilon, keys.Positive("attention.layer_norm_rms_epsilon"));
   BATON_RETURN_IF_ERROR(CheckRope(file, keys, config));
+  BATON_RETURN_IF_ERROR(CheckWindow(file, keys, config));
   BATON_ASSIGN_OR_RETURN(config.vocab_size, ReadVocabSize(file));
   return config;
 }

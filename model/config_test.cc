@@ -87,6 +87,18 @@ TEST(ConfigTest, NumbersThatDoNotFitTogetherAreRefused) {
               HasSubstr("not in 1..4096"));
 }
 
+TEST(ConfigTest, AWindowThatHidesSomethingIsRefused) {
+  const auto with = [](uint32_t window) {
+    std::vector<Number> numbers = GoodNumbers();
+    numbers.push_back({"llama.attention.sliding_window", window});
+    return Config(FileWith(numbers)).status();
+  };
+  EXPECT_TRUE(with(0).ok()) << with(0);
+  EXPECT_TRUE(with(128).ok()) << "all of the context: " << with(128);
+  EXPECT_EQ(with(127).code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(with(127).message()), HasSubstr("'llama.attention.sliding_window'"));
+}
+
 TEST(ConfigTest, UnknownArchitectureIsRefusedByName) {
   const auto config = Config(FileWith(GoodNumbers(), "mamba"));
   EXPECT_EQ(config.status().code(), absl::StatusCode::kUnimplemented);

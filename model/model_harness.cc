@@ -22,6 +22,11 @@ absl::StatusOr<std::unique_ptr<ModelHarness>> ModelHarness::Create(const Options
   return harness;
 }
 
+absl::StatusOr<std::unique_ptr<ModelHarness>> ModelHarness::CreateForOneSequence(
+    const LoadOptions& load, uint32_t chunk) {
+  return Create({.load = load, .max_rows = chunk, .positions = load.context});
+}
+
 ModelHarness::ModelHarness(const Options& options, LoadedModel model)
     : options_(options), model_(std::move(model)), lengths_(options.sequences) {}
 

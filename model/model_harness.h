@@ -34,6 +34,9 @@ class ModelHarness {
   };
 
   static absl::StatusOr<std::unique_ptr<ModelHarness>> Create(const Options& options);
+  // One sequence with room for load.context positions, which must not be 0; `chunk` rows in a Run.
+  static absl::StatusOr<std::unique_ptr<ModelHarness>> CreateForOneSequence(const LoadOptions& load,
+                                                                            uint32_t chunk);
 
   // Empties every sequence and zeroes its blocks.
   void Restart();

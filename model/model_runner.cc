@@ -1,5 +1,7 @@
 #include "model/model_runner.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 #include "common/check.h"
@@ -7,13 +9,16 @@
 namespace baton::model {
 namespace {
 
-// A shorter step is over before shipping its first layers early could pay for waking the executor
-// once per layer, beside threads that compute: its layers are announced together, at its end.
+// With fewer prompt tokens a step is over before shipping its first layers early could pay for
+// waking the executor once per layer, beside threads that compute: its layers are announced
+// together, at its end. Decodes are never shipped.
 constexpr uint32_t kEarlyLayerRows = 16;
 
 bool AnnouncesEarly(const engine::Step& step) {
   size_t rows = 0;
-  for (const engine::StepItem& item : step.items) rows += item.tokens.size();
+  for (const engine::StepItem& item : step.items) {
+    if (item.tokens.size() > 1) rows += item.tokens.size();
+  }
   return rows >= kEarlyLayerRows;
 }
 
@@ -25,7 +30,9 @@ ModelRunner::ModelRunner(LoadedModel& model, const kv::KvView& kv, Executor& exe
       executor_(executor),
       alive_(std::make_shared<bool>(true)),
       step_runner_(model, kv, options.seals, options.max_rows),
-      thread_([this] { Run(); }) {}
+      thread_([this] { Run(); }) {
+  pthread_setname_np(thread_.native_handle(), "model-runner");
+}
 
 ModelRunner::~ModelRunner() {
   *alive_ = false;

@@ -118,7 +118,7 @@ class ModelRunnerTest : public ::testing::Test {
   engine::StepResult Run(engine::Step step) {
     runner_->Submit(std::move(step));
     recorder_.done = false;
-    while (!recorder_.done) executor_.RunOne();
+    for (turns_ = 0; !recorder_.done; ++turns_) executor_.RunOne();
     return recorder_.result;
   }
 
@@ -138,6 +138,7 @@ class ModelRunnerTest : public ::testing::Test {
   LoadedModel model_;
   std::unique_ptr<kv::KvArena> arena_;
   engine::StepId last_step_ = 0;
+  uint32_t turns_ = 0;  // of the executor in the last step
   std::unique_ptr<ModelRunner> runner_;
 };
 
@@ -168,10 +169,9 @@ TEST_F(ModelRunnerTest, SealsTheBlocksThatAreReadyToShip) {
   last.start_position = block_size + 2;
   RunStep({last});
   EXPECT_TRUE(sealed(1));
-  engine::StepItem more = Item({8});
-  more.start_position = block_size + 4;
-  more.samples = {};
-  RunStep({more});
+  engine::StepItem decode = Item({8});
+  decode.start_position = block_size + 4;
+  RunStep({decode});
   EXPECT_TRUE(broken(1));
   engine::Step again;
   again.id = ++last_step_;
@@ -192,6 +192,18 @@ TEST_F(ModelRunnerTest, LayersAreReadyInOrderBeforeTheStepIsDone) {
     EXPECT_THAT(recorder_.events,
                 ::testing::ElementsAre(id + " layer 0", id + " layer 1", id + " done"));
   }
+}
+
+TEST_F(ModelRunnerTest, OnlyPromptsWakeTheExecutorForEveryLayer) {
+  RunStep({Item(std::vector<TokenId>(40, 5))});
+  EXPECT_EQ(turns_, model_.config.num_layers + 1);
+  std::vector<engine::StepItem> decodes;
+  for (uint32_t i = 0; i < 40; ++i) {
+    decodes.push_back(Item({5}));
+    decodes.back().start_position = i;
+  }
+  RunStep(std::move(decodes));
+  EXPECT_EQ(turns_, 1u);
 }
 
 TEST_F(ModelRunnerTest, GreedyTokenIsTheLargestLogit) {

@@ -115,9 +115,12 @@ void StepRunner::SealLayer(const engine::Step& step, uint32_t layer) {
   for (const engine::StepItem& item : step.items) {
     const auto& table = item.block_tables[model_.layout.layers[layer].group];
     const size_t end = item.start_position + item.tokens.size();
+    // Where sampling begins the prompt ends, and its last block is shipped as it is. A single token
+    // is a decode's, which would seal its block again at every step; in the rare case that it is a
+    // prompt's, the block is read again when it is shipped.
+    const bool ships_last = !item.samples.empty() && item.tokens.size() > 1;
     for (size_t i = item.start_position / block_size; i * block_size < end; ++i) {
-      // Where sampling begins the prompt ends, and its last block is shipped as it is.
-      if ((i + 1) * block_size <= end || !item.samples.empty()) {
+      if ((i + 1) * block_size <= end || ships_last) {
         seals_->Seal(kv_, layer, table[i]);
       } else {
         seals_->Break(layer, table[i]);

@@ -18,8 +18,8 @@ namespace baton::model {
 class StepRunner {
  public:
   // Steps of at most `max_rows` tokens. `seals` may be null; else every block that a step
-  // completes, and the last one of a prompt, is sealed layer by layer before `layer_stored` is
-  // called. All must outlive the runner.
+  // completes, and the last one of a prompt that ends in several tokens, is sealed layer by layer
+  // before `layer_stored` is called. All must outlive the runner.
   StepRunner(LoadedModel& model, const kv::KvView& kv, kv::PieceSeals* seals, uint32_t max_rows);
 
   // A step that breaks the contract of StepItem (ids, positions, tables, rows) ends with INTERNAL.

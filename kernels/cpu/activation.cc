@@ -1,5 +1,7 @@
 #include "kernels/cpu/activation.h"
 
+#include <algorithm>
+
 #include "common/check.h"
 
 namespace baton::kernels::cpu {
@@ -30,6 +32,16 @@ QuantizedRows<Q> View(const QuantizedStore<Q>& store, uint32_t row, uint32_t blo
   if (!store.scaled_sum.empty()) view.scaled_sum = store.scaled_sum.get() + at;
   if (!store.centre.empty()) view.centre = store.centre.get() + at;
   return view;
+}
+
+// left = x - scale * q.
+void Residual(const float* __restrict x, const int8_t* __restrict q, const float* __restrict scale,
+              uint32_t blocks, float* __restrict left) {
+  for (uint32_t b = 0; b < blocks; ++b) {
+    for (uint32_t i = b * kBlock; i < (b + 1) * kBlock; ++i) {
+      left[i] = x[i] - scale[b] * static_cast<float>(q[i]);
+    }
+  }
 }
 
 template <typename Q>
@@ -98,18 +110,19 @@ void CpuActivation::Quantize(const Tier& tier, const float* x, size_t x_stride, 
 
 void CpuActivation::QuantizeResidual(const Tier& tier, const float* x, uint32_t row,
                                      uint32_t first_block, uint32_t count) {
+  constexpr uint32_t kBlocksAtATime = 32;
   const QuantizedRows<int8_t> coarse = int8_rows(row);
-  std::vector<float> left(size_t{count} * kBlock);
-  for (size_t i = 0; i < left.size(); ++i) {
-    const size_t k = size_t{first_block} * kBlock + i;
-    left[i] = x[i] - coarse.scale[k / kBlock] * static_cast<float>(coarse.q[k]);
+  float left[kBlocksAtATime * kBlock];
+  for (uint32_t done = 0; done < count; done += kBlocksAtATime) {
+    auto target = Target(residual_, row, first_block + done, blocks());
+    target.x = left;
+    target.rows = 1;
+    target.blocks = std::min(count - done, kBlocksAtATime);
+    const size_t at = first_block + done;
+    Residual(x + size_t{done} * kBlock, coarse.q + at * kBlock, coarse.scale + at, target.blocks,
+             left);
+    tier.quantize_int8(target);
   }
-  auto target = Target(residual_, row, first_block, blocks());
-  target.x = left.data();
-  target.x_stride = left.size();
-  target.rows = 1;
-  target.blocks = count;
-  tier.quantize_int8(target);
 }
 
 std::vector<double> CpuActivation::Read(uint32_t row) const {

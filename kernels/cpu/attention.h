@@ -9,6 +9,7 @@
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/countdown.h"
+#include "kernels/cpu/prompt_tile.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tier.h"
 
@@ -29,11 +30,17 @@ class Attention {
     const CpuActivation& qkv;
     CpuActivation& out;
   };
-  void ListItems(const LayerCall& call);
-  // Gives each segment of each item an item of its own, so that few long sequences keep all
-  // threads busy.
+  // Enough items to keep all threads busy: a few sequences are taken head by head, or segment by
+  // segment.
+  void PlanItems(const LayerCall& call);
+  // As many KV heads to an item as make `max_vectors`, or one; of prompts items of
+  // `prompt_vectors`, unless that is 0.
+  void ListItems(const LayerCall& call, uint32_t max_vectors, uint32_t prompt_vectors);
+  void ListPrompt(const SequenceRows& sequence, const LayerCall& call, uint32_t vectors);
+  uint32_t PromptVectors(const LayerCall& call) const;
+  // Gives each segment of each item an item of its own.
   void SplitItems(const LayerCall& call);
-  bool ShouldSplit() const;
+  size_t Segments() const;
   void RunItem(const AttentionItem& item, const Pass& pass);
   void MergePartials(const AttentionItem& whole, const Pass& pass);
   void FinishRows(const AttentionItem& item, const Pass& pass);

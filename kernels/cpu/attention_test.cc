@@ -10,6 +10,7 @@
 #include "kernels/cpu/backend_fixture.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/testing.h"
+#include "kernels/cpu/tiers.h"
 #include "kernels/half.h"
 #include "kv/arena.h"
 
@@ -248,6 +249,26 @@ TEST(CpuAttentionTest, AnyChunkingTierThreadCountAndCompanyGivesTheSameBits) {
         run.Chunks(qkv, chunk, chunk % 2 == 0);
         EXPECT_EQ(run.outputs, expected.outputs) << "chunk " << chunk;
         EXPECT_EQ(run.BlockBytes(), expected.BlockBytes()) << "chunk " << chunk;
+      }
+    }
+  }
+}
+
+// In every tier. Groups larger than a register tile, blocks as long as a segment, and chunks that
+// begin and end within segments.
+TEST(CpuAttentionTest, PromptsInManyRowsGiveTheBitsOfOneRowAtATime) {
+  constexpr uint32_t kRows = 290;
+  for (const KvType kv_type : {KvType::kF16, KvType::kInt8}) {
+    const AttentionShape shape = {{20, 2, 32}, 256, kv_type};
+    const auto qkv = RandomQkv(shape, kRows);
+    AttentionRun expected(kConfigurations[0], shape, kRows);
+    expected.Chunks(qkv, 1, false);
+    for (const TierEntry& entry : Tiers()) {
+      if (!entry.runs) continue;
+      for (const uint32_t chunk : {90u, kRows}) {
+        AttentionRun run({entry.tier->name, 2}, shape, kRows);
+        run.Chunks(qkv, chunk, false);
+        EXPECT_EQ(run.outputs, expected.outputs) << entry.tier->name << " chunk " << chunk;
       }
     }
   }

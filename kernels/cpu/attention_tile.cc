@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/kv_int8.h"
-
 namespace baton::kernels::cpu {
 namespace {
 
-// Values are added in runs of so many keys, which stay in the first-level cache while one slice of
-// the head after the other takes them.
-constexpr uint32_t kValueRun = 128;
-constexpr uint32_t kMaxBlocks = kValueRun / 16;
-
-constexpr uint32_t kLine = 64;  // bytes
+// Keys whose scores one call of a kernel makes, or whose values it adds: some register tiles. One
+// head after the other takes them, then come the next. While a run is worked on, memory is asked
+// for the one that follows.
+constexpr uint32_t kRun = 4 * kPanel;
+constexpr uint32_t kMaxBlocks = kRun / 16;
+constexpr uint32_t kMaxHeadPanels = kMaxHeadDim / kPanel;
 
 void RunDense(const Tier& tier, const DensePanel<uint16_t>& args) { tier.dense_half(args); }
 void RunDense(const Tier& tier, const DensePanel<int8_t>& args) { tier.dense_int8(args); }
@@ -22,22 +20,22 @@ void RunDense(const Tier& tier, const DensePanel<int8_t>& args) { tier.dense_int
 
 AttentionTile::AttentionTile(const Tier& tier, const LayerCall& call, const AttentionItem& item)
     : tier_(tier),
-      call_(call),
       item_(item),
+      kv_(call, *item.sequence),
       dim_(call.heads.head_dim),
       group_(call.heads.heads / call.heads.kv_heads),
-      block_size_(call.kv.layout->block_size),
-      table_(item.sequence->tables[call.kv.layout->layers[call.layer].group]),
-      keys_(item.sequence->first_position + RowInSequence(item.queries - 1) + 1),
-      streams_(item.queries == item.sequence->rows * group_),
-      spec_(call.kv.layout->layers[call.layer].arenas[kv::kKeyArena]) {}
+      block_size_(kv_.block_size()) {
+  for (uint32_t v = 0; v < item.vectors(); ++v) {
+    seen_[v] = item.sequence->first_position + RowInSequence(v) + 1;
+  }
+}
 
 void AttentionTile::Run(const CpuActivation& qkv) {
-  for (uint32_t q = 0; q < item_.queries; ++q) {
-    const float* head = qkv.values(RowOf(q)) + size_t{HeadOf(q)} * dim_;
-    std::memcpy(&query_[q * dim_], head, dim_ * sizeof(float));
+  for (uint32_t v = 0; v < item_.vectors(); ++v) {
+    const float* head = qkv.values(RowOf(v)) + size_t{HeadOf(v)} * dim_;
+    std::memcpy(&query_[v * dim_], head, dim_ * sizeof(float));
   }
-  spec_.dtype == kv::KvDtype::kInt8 ? RunSegments<int8_t>() : RunSegments<uint16_t>();
+  kv_.int8() ? RunSegments<int8_t>() : RunSegments<uint16_t>();
 }
 
 template <typename Stored>
@@ -45,129 +43,119 @@ void AttentionTile::RunSegments() {
   for (uint32_t segment = item_.first_segment; segment < item_.end_segment; ++segment) {
     Scores<Stored>(segment);
     Values<Stored>(segment);
-    for (uint32_t q = 0; q < item_.queries; ++q) {
-      if (KeysIn(segment, q) > 0) Join(q, segment == item_.first_segment);
+    for (uint32_t v = 0; v < item_.vectors(); ++v) {
+      if (KeysIn(segment, v) > 0) Join(v, segment == item_.first_segment);
     }
   }
 }
 
 void AttentionTile::Finish(CpuActivation& out) const {
-  for (uint32_t q = 0; q < item_.queries; ++q) {
-    float* to = out.values(RowOf(q)) + size_t{HeadOf(q)} * dim_;
-    for (uint32_t i = 0; i < dim_; ++i) to[i] = value_[q * dim_ + i] / state_[q].sum;
+  for (uint32_t v = 0; v < item_.vectors(); ++v) {
+    float* to = out.values(RowOf(v)) + size_t{HeadOf(v)} * dim_;
+    for (uint32_t i = 0; i < dim_; ++i) to[i] = value_[v * dim_ + i] / state_[v].sum;
   }
 }
 
 void AttentionTile::SavePartial() const {
-  for (uint32_t q = 0; q < item_.queries; ++q) {
-    float* to = item_.partial + q * PartialSize(dim_);
-    std::memcpy(to, &state_[q], sizeof state_[q]);
-    std::memcpy(to + 2, &value_[q * dim_], dim_ * sizeof(float));
+  for (uint32_t v = 0; v < item_.vectors(); ++v) {
+    float* to = item_.partial + v * PartialSize(dim_);
+    std::memcpy(to, &state_[v], sizeof state_[v]);
+    std::memcpy(to + 2, &value_[v * dim_], dim_ * sizeof(float));
   }
 }
 
 void AttentionTile::JoinPartial(const float* partial, uint32_t segment) {
-  for (uint32_t q = 0; q < item_.queries; ++q) {
-    if (KeysIn(segment, q) == 0) continue;
-    const float* from = partial + q * PartialSize(dim_);
-    std::memcpy(&segment_state_[q], from, sizeof segment_state_[q]);
-    std::memcpy(&segment_value_[q * dim_], from + 2, dim_ * sizeof(float));
-    Join(q, segment == 0);
+  for (uint32_t v = 0; v < item_.vectors(); ++v) {
+    if (KeysIn(segment, v) == 0) continue;
+    const float* from = partial + v * PartialSize(dim_);
+    std::memcpy(&segment_state_[v], from, sizeof segment_state_[v]);
+    std::memcpy(&segment_value_[v * dim_], from + 2, dim_ * sizeof(float));
+    Join(v, segment == 0);
   }
 }
 
-// How many keys of `segment` query q sees: those up to its own position.
-uint32_t AttentionTile::KeysIn(uint32_t segment, uint32_t q) const {
-  const uint32_t keys = item_.sequence->first_position + RowInSequence(q) + 1;
-  const uint32_t before = segment * kSegment;
-  return keys > before ? std::min(keys - before, kSegment) : 0;
-}
-
-// 16 keys, dimension by dimension, block_size apart.
+// A segment's keys are followed by its values, these by the next segment's keys. The end repeats
+// itself, which costs nothing.
 template <typename Stored>
-const Stored* AttentionTile::KeyPanel(uint32_t key) const {
-  const auto* piece = reinterpret_cast<const Stored*>(Piece(kv::kKeyArena, key));
-  return piece + size_t{item_.kv_head} * dim_ * block_size_ + key % block_size_;
-}
-
-template <typename Stored>
-const Stored* AttentionTile::ValueRow(uint32_t key) const {
-  const auto* piece = reinterpret_cast<const Stored*>(Piece(kv::kValueArena, key));
-  return piece + (size_t{item_.kv_head} * block_size_ + key % block_size_) * dim_;
-}
-
-// Those of the 16 keys from `key` on.
-template <typename Stored>
-void AttentionTile::PrefetchKeys(uint32_t key) const {
-  if (key >= keys_) return;
-  const Stored* panel = KeyPanel<Stored>(key);
-  const auto step = std::max<uint32_t>(1, kLine / (block_size_ * sizeof(Stored)));
-  for (uint32_t d = 0; d < dim_; d += step) {
-    __builtin_prefetch(panel + size_t{d} * block_size_, 0, 2);
+const Stored* AttentionTile::Ahead(uint32_t arena, uint32_t key, uint32_t head) const {
+  const uint32_t segment = key / kSegment;
+  const uint32_t runs = (KeysIn(segment, 0) + kRun - 1) / kRun;
+  uint32_t next = key + kRun;
+  if (next >= segment * kSegment + runs * kRun) {
+    next = arena == kv::kKeyArena ? next - runs * kRun : (segment + 1) * kSegment + key % kRun;
+    arena = arena == kv::kKeyArena ? kv::kValueArena : kv::kKeyArena;
   }
+  return At<Stored>(arena, std::min(next, seen_[0] - 1), head);
 }
 
-template <typename Stored>
-void AttentionTile::PrefetchValues(uint32_t key) const {
-  if (key >= keys_) return;
-  const Stored* row = ValueRow<Stored>(key);
-  for (uint32_t i = 0; i < kPanel * dim_; i += kLine / sizeof(Stored)) {
-    __builtin_prefetch(row + i, 0, 2);
-  }
-}
-
-// scores_[q][key] = exp(scaled score - max) for the keys that q sees; other entries hold anything
+// scores_[v][key] = exp(scaled score - max) for the keys that v sees; other entries hold anything
 // and are never used.
 template <typename Stored>
 void AttentionTile::Scores(uint32_t segment) {
-  const uint32_t first_key = segment * kSegment;
   const uint32_t keys = KeysIn(segment, item_.queries - 1);
-  for (uint32_t key = 0; key < keys; key += kPanel) {
-    if (streams_) {
-      PrefetchKeys<Stored>(first_key + key + kPanel);
-      PrefetchValues<Stored>(first_key + key);
-    }
-    const Stored* run = KeyPanel<Stored>(first_key + key);
-    DensePanel<Stored> args;
-    args.a = query_;
-    args.a_stride = dim_;
-    args.runs = &run;
-    args.run = args.k = dim_;
-    args.b_stride = block_size_;
-    args.rows = item_.queries;
-    args.out = &scores_[key];
-    args.out_stride = kSegment;
-    RunDense(tier_, args);
+  for (uint32_t key = 0; key < keys; key += kRun) {
+    for (uint32_t head = 0; head < item_.kv_heads; ++head) AddScores<Stored>(segment, key, head);
   }
   if constexpr (sizeof(Stored) == 1) Scale(segment, kv::kKeyArena);
   const float scale = 1.0f / __builtin_sqrtf(static_cast<float>(dim_));
-  for (uint32_t q = 0; q < item_.queries; ++q) {
-    const uint32_t count = KeysIn(segment, q);
-    if (count > 0) segment_state_[q] = tier_.softmax(&scores_[q * kSegment], count, scale);
+  for (uint32_t v = 0; v < item_.vectors(); ++v) {
+    const uint32_t count = KeysIn(segment, v);
+    if (count > 0) segment_state_[v] = tier_.softmax(&scores_[v * kSegment], count, scale);
   }
 }
 
+// Of the keys of a run from `key` on, rounded up to whole panels.
+template <typename Stored>
+void AttentionTile::AddScores(uint32_t segment, uint32_t key, uint32_t head) {
+  const uint32_t keys = std::min(kRun, KeysIn(segment, item_.queries - 1) - key);
+  const Stored* panels[kRun / kPanel];
+  const Stored* ahead[kRun / kPanel];
+  DensePanel<Stored> args;
+  args.cols = 0;
+  for (; args.cols < keys; args.cols += kPanel) {
+    const uint32_t absolute = segment * kSegment + key + args.cols;
+    panels[args.cols / kPanel] = At<Stored>(kv::kKeyArena, absolute, head);
+    ahead[args.cols / kPanel] = Ahead<Stored>(kv::kKeyArena, absolute, head);
+    if constexpr (sizeof(Stored) == 1) {  // its scales lie apart, and are wanted with the last key
+      __builtin_prefetch(ScalesAt(kv::kKeyArena, absolute, head));
+      __builtin_prefetch(ScalesAt(kv::kValueArena, absolute, head));
+    }
+  }
+  args.a = &query_[head * item_.queries * dim_];
+  args.a_stride = dim_;
+  args.runs = panels;
+  args.ahead = ahead;
+  args.panel_runs = 1;
+  args.run = args.k = dim_;
+  args.b_stride = block_size_;
+  args.rows = item_.queries;
+  args.out = &scores_[head * item_.queries * kSegment + key];
+  args.out_stride = kSegment;
+  RunDense(tier_, args);
+}
+
 void AttentionTile::Scale(uint32_t segment, uint32_t arena) {
-  const size_t head =
-      ScaleOffset(spec_, block_size_) + size_t{item_.kv_head} * block_size_ * sizeof(float);
   const uint32_t keys = KeysIn(segment, item_.queries - 1);
   for (uint32_t key = 0; key < keys; key += kPanel) {
-    const uint32_t absolute = segment * kSegment + key;
-    const auto* scales =
-        reinterpret_cast<const float*>(Piece(arena, absolute) + head) + absolute % block_size_;
-    for (uint32_t q = 0; q < item_.queries; ++q) {
-      float* numbers = &scores_[q * kSegment + key];
-      const uint32_t seen = KeysIn(segment, q);
-      if (seen >= key + kPanel) {
-        for (uint32_t i = 0; i < kPanel; ++i) numbers[i] *= scales[i];
-      } else {
-        for (uint32_t i = 0; key + i < seen; ++i) numbers[i] *= scales[i];
-      }
+    for (uint32_t head = 0; head < item_.kv_heads; ++head) {
+      ScalePanel(segment, key, ScalesAt(arena, segment * kSegment + key, head), head);
     }
   }
 }
 
-// segment_value_[q] = sum of p * value over the keys that q sees, ascending. What all queries see
+void AttentionTile::ScalePanel(uint32_t segment, uint32_t key, const float* scales, uint32_t head) {
+  for (uint32_t q = 0; q < item_.queries; ++q) {
+    float* numbers = &scores_[(head * item_.queries + q) * kSegment + key];
+    const uint32_t seen = KeysIn(segment, q);
+    if (seen >= key + kPanel) {
+      for (uint32_t i = 0; i < kPanel; ++i) numbers[i] *= scales[i];
+    } else {
+      for (uint32_t i = 0; key + i < seen; ++i) numbers[i] *= scales[i];
+    }
+  }
+}
+
+// segment_value_[v] = sum of p * value over the keys that v sees, ascending. What all queries see
 // is taken together; the rest, at most as many keys as the tile has rows, row by row.
 template <typename Stored>
 void AttentionTile::Values(uint32_t segment) {
@@ -187,52 +175,56 @@ void AttentionTile::AddValues(const ValueRange& range) {
   for (uint32_t begin = range.begin; begin < range.end;) {
     // A run begins where a block does, or ends with its block.
     const uint32_t in_block = (range.segment * kSegment + begin) % block_size_;
-    const uint32_t run = in_block == 0 ? kValueRun : std::min(kValueRun, block_size_ - in_block);
+    const uint32_t run = in_block == 0 ? kRun : std::min(kRun, block_size_ - in_block);
     const uint32_t end = std::min(range.end, begin + run);
-    if (streams_) {
-      for (uint32_t key = begin; key < end; key += kPanel) {
-        PrefetchKeys<Stored>((range.segment + 1) * kSegment + key);
-      }
+    for (uint32_t head = 0; head < item_.kv_heads; ++head) {
+      AddRun<Stored>({range.segment, range.first, range.last, begin, end}, head);
     }
-    AddRun<Stored>({range.segment, range.first, range.last, begin, end});
     begin = end;
   }
 }
 
 // The sums start at key 0.
 template <typename Stored>
-void AttentionTile::AddRun(const ValueRange& range) {
-  const Stored* blocks[kMaxBlocks];
-  uint32_t count = 0;
-  for (uint32_t key = range.begin; key < range.end; key += block_size_) {
-    blocks[count++] = ValueRow<Stored>(range.segment * kSegment + key);
+void AttentionTile::AddRun(const ValueRange& range, uint32_t head) {
+  const Stored* runs[kMaxHeadPanels * kMaxBlocks];
+  const Stored* ahead[kMaxHeadPanels * kMaxBlocks];
+  const uint32_t panels = (dim_ + kPanel - 1) / kPanel;
+  uint32_t block = 0;
+  for (uint32_t key = range.begin; key < range.end; key += block_size_, ++block) {
+    const uint32_t absolute = range.segment * kSegment + key;
+    const Stored* row = At<Stored>(kv::kValueArena, absolute, head);
+    const Stored* next = Ahead<Stored>(kv::kValueArena, absolute, head);
+    for (uint32_t p = 0; p < panels; ++p) {
+      runs[p * kMaxBlocks + block] = row + p * kPanel;
+      ahead[p * kMaxBlocks + block] = next + p * kPanel;
+    }
   }
+  const uint32_t first = head * item_.queries + range.first;
   DensePanel<Stored> args;
-  args.a = &scores_[range.first * kSegment + range.begin];
+  args.a = &scores_[first * kSegment + range.begin];
   args.a_stride = kSegment;
+  args.runs = runs;
+  args.ahead = ahead;
+  args.panel_runs = kMaxBlocks;
   args.run = block_size_;
   args.b_stride = dim_;
   args.rows = range.last - range.first;
   args.k = range.end - range.begin;
+  args.cols = dim_;
+  args.out = &segment_value_[first * dim_];
   args.out_stride = dim_;
   args.store = range.begin > 0 ? DenseStore::kContinue : DenseStore::kReplace;
-  for (uint32_t d = 0; d < dim_; d += kPanel) {
-    const Stored* runs[kMaxBlocks];
-    for (uint32_t i = 0; i < count; ++i) runs[i] = blocks[i] + d;
-    args.runs = runs;
-    args.cols = std::min(kPanel, dim_ - d);
-    args.out = &segment_value_[range.first * dim_ + d];
-    RunDense(tier_, args);
-  }
+  RunDense(tier_, args);
 }
 
-// Merges the segment's state of query q into its state.
-void AttentionTile::Join(uint32_t q, bool is_first) {
+// Merges the segment's state of vector v into its state.
+void AttentionTile::Join(uint32_t v, bool is_first) {
   if (is_first) {
-    state_[q] = segment_state_[q];
-    std::memcpy(&value_[q * dim_], &segment_value_[q * dim_], dim_ * sizeof(float));
+    state_[v] = segment_state_[v];
+    std::memcpy(&value_[v * dim_], &segment_value_[v * dim_], dim_ * sizeof(float));
   } else {
-    tier_.merge(&state_[q], &value_[q * dim_], segment_state_[q], &segment_value_[q * dim_], dim_);
+    tier_.merge(&state_[v], &value_[v * dim_], segment_state_[v], &segment_value_[v * dim_], dim_);
   }
 }
 

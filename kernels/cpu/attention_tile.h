@@ -1,35 +1,23 @@
-// One claim's worth of attention: a few query vectors over the keys and values of one KV head.
+// One claim's worth of attention: a few query vectors over the keys and values of their KV heads.
 #ifndef BATON_KERNELS_CPU_ATTENTION_TILE_H_
 #define BATON_KERNELS_CPU_ATTENTION_TILE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/activation.h"
+#include "kernels/cpu/attention_item.h"
+#include "kernels/cpu/stored_kv.h"
 #include "kernels/cpu/tier.h"
 
 namespace baton::kernels::cpu {
 
-inline constexpr uint32_t kMaxQueries = 12;  // two register tiles of six
-inline constexpr uint32_t kMaxHeadDim = 256;
+inline constexpr uint32_t kMaxVectors = 12;  // two register tiles of six
 
-// Query vectors that read one KV head of one sequence, over the softmax segments [first_segment,
-// end_segment). Query q of a KV head is head q % group of row q / group.
-struct AttentionItem {
-  const SequenceRows* sequence = nullptr;
-  uint32_t first_query = 0;
-  uint32_t queries = 0;  // at most kMaxQueries
-  uint32_t kv_head = 0;
-  uint32_t first_segment = 0;
-  uint32_t end_segment = 0;
-  // Where the state of a single segment waits to be merged; null: the item finishes by itself.
-  float* partial = nullptr;
-  uint32_t whole = 0;  // with a partial: the item of all segments
-};
-
-// Scores, softmax and weighted values of one segment after another. Blocks are read where they lie.
+// Scores, softmax and weighted values of one segment after another, for at most kMaxVectors query
+// vectors. Blocks are read where they lie.
 // Large: lives on the stack of the thread that runs it.
 class AttentionTile {
  public:
@@ -45,14 +33,19 @@ class AttentionTile {
   void JoinPartial(const float* partial, uint32_t segment);
 
  private:
-  uint32_t RowInSequence(uint32_t q) const { return (item_.first_query + q) / group_; }
-  uint32_t RowOf(uint32_t q) const { return item_.sequence->first_row + RowInSequence(q); }
-  uint32_t HeadOf(uint32_t q) const {
-    return item_.kv_head * group_ + (item_.first_query + q) % group_;
+  // Vector v is query v % queries of KV head v / queries of the item.
+  uint32_t RowInSequence(uint32_t v) const {
+    return (item_.first_query + v % item_.queries) / group_;
   }
-  uint32_t KeysIn(uint32_t segment, uint32_t q) const;
-  const std::byte* Piece(uint32_t arena, uint32_t key) const {
-    return call_.kv.Piece(call_.layer, arena, table_[key / block_size_]);
+  uint32_t RowOf(uint32_t v) const { return item_.sequence->first_row + RowInSequence(v); }
+  uint32_t HeadOf(uint32_t v) const {
+    return (item_.kv_head + v / item_.queries) * group_ +
+           (item_.first_query + v % item_.queries) % group_;
+  }
+  // How many keys of `segment` the vector sees: those up to its own position.
+  uint32_t KeysIn(uint32_t segment, uint32_t v) const {
+    const uint32_t before = segment * kSegment;
+    return seen_[v] > before ? std::min(seen_[v] - before, kSegment) : 0;
   }
 
   // Stored: uint16_t for halves, int8_t for bytes with a scale per slot.
@@ -63,7 +56,7 @@ class AttentionTile {
   template <typename Stored>
   void Values(uint32_t segment);
 
-  // Adds keys [begin, end) of the segment to queries [first, last).
+  // Keys [begin, end) of a segment, for queries [first, last) of every head.
   struct ValueRange {
     uint32_t segment;
     uint32_t first;
@@ -74,36 +67,39 @@ class AttentionTile {
   template <typename Stored>
   void AddValues(const ValueRange& range);
   template <typename Stored>
-  void AddRun(const ValueRange& range);
+  void AddRun(const ValueRange& range, uint32_t head);
   template <typename Stored>
-  const Stored* KeyPanel(uint32_t key) const;
+  void AddScores(uint32_t segment, uint32_t key, uint32_t head);
+  // Where keys or values of one of the item's heads lie, from an absolute key on.
   template <typename Stored>
-  const Stored* ValueRow(uint32_t key) const;
+  const Stored* At(uint32_t arena, uint32_t key, uint32_t head) const {
+    return kv_.At<Stored>(arena, key, item_.kv_head + head);
+  }
+  // The place that is read a run after this one.
   template <typename Stored>
-  void PrefetchKeys(uint32_t key) const;
-  template <typename Stored>
-  void PrefetchValues(uint32_t key) const;
+  const Stored* Ahead(uint32_t arena, uint32_t key, uint32_t head) const;
 
-  // Multiplies every query's numbers of a segment by the scales of what it sees.
+  const float* ScalesAt(uint32_t arena, uint32_t key, uint32_t head) const {
+    return kv_.ScalesAt(arena, key, item_.kv_head + head);
+  }
+  // Multiplies every vector's numbers of a segment by the scales of what it sees.
   void Scale(uint32_t segment, uint32_t arena);
-  void Join(uint32_t q, bool is_first);
+  void ScalePanel(uint32_t segment, uint32_t key, const float* scales, uint32_t head);
+  void Join(uint32_t v, bool is_first);
 
   const Tier& tier_;
-  const LayerCall& call_;
   const AttentionItem& item_;
+  const StoredKv kv_;
   const uint32_t dim_;
   const uint32_t group_;
   const uint32_t block_size_;
-  const std::span<const kv::BlockId> table_;
-  const uint32_t keys_;  // that the last query sees
-  const bool streams_;   // nobody else reads these keys and values: they come from memory
-  const kv::KvArenaSpec& spec_;
-  SoftmaxState state_[kMaxQueries];
-  SoftmaxState segment_state_[kMaxQueries];
-  alignas(64) float query_[kMaxQueries * kMaxHeadDim];
-  alignas(64) float scores_[kMaxQueries * kSegment];
-  alignas(64) float segment_value_[kMaxQueries * kMaxHeadDim];
-  alignas(64) float value_[kMaxQueries * kMaxHeadDim];
+  uint32_t seen_[kMaxVectors];  // keys, of all segments
+  SoftmaxState state_[kMaxVectors];
+  SoftmaxState segment_state_[kMaxVectors];
+  alignas(64) float query_[kMaxVectors * kMaxHeadDim];
+  alignas(64) float scores_[kMaxVectors * kSegment];
+  alignas(64) float segment_value_[kMaxVectors * kMaxHeadDim];
+  alignas(64) float value_[kMaxVectors * kMaxHeadDim];
 };
 
 }  // namespace baton::kernels::cpu

@@ -121,7 +121,7 @@ class CpuBackend final : public Backend {
   void LinearAddNorm(const PackedWeight& w, const Activation& in, Activation& x,
                      const NormCall& norm, Activation& out) override {
     const RowNorm row_norm = Normed(norm, x, out);
-    NormEpilogue epilogue(row_norm, countdowns_);
+    NormEpilogue epilogue(row_norm, pool_, countdowns_);
     RunLinear(tier_, pool_, Cpu(w), Cpu(in), {Cpu(x), true, &epilogue});
   }
 

@@ -148,21 +148,31 @@ void PrintFormat(const Format& format, const std::vector<const Tier*>& tiers, In
   }
 }
 
-// One block of 16 tokens: scores of a head of 64, and 256 keys times 16 of its dimensions.
+// A run of 64 keys of a head of 64 dimensions, in blocks of 16: their scores, then their values.
 void PrintAttention(const Tier& tier, Inputs& in) {
+  constexpr uint32_t kRun = 64;
+  constexpr uint32_t kBlocksOfRun = kRun / 16;
   const auto* half = reinterpret_cast<const uint16_t*>(in.weights.data());
-  const std::vector<const uint16_t*> runs(kSegment / 16, half);
+  std::vector<const uint16_t*> runs;
+  for (uint32_t i = 0; i < 4 * kBlocksOfRun; ++i) runs.push_back(half + i * 1024);
   std::printf("attention %-8s", tier.name);
-  for (const uint32_t rows : {1u, 3u, 12u}) {
-    DensePanel<uint16_t> scores{in.x.data(),   64,     runs.data(),         64, 16, rows, 64, 16,
-                                in.out.data(), kPanel, DenseStore::kReplace};
-    double seconds = SecondsPerCall([&] { tier.dense_half(scores); });
-    std::printf("  %u queries: scores %.1f", rows, rows * 64 * kPanel / seconds * 1e-9);
-    DensePanel<uint16_t> values{
-        in.x.data(),   kSegment, runs.data(),         16, 64, rows, kSegment, 16,
-        in.out.data(), kPanel,   DenseStore::kReplace};
-    seconds = SecondsPerCall([&] { tier.dense_half(values); });
-    std::printf(" values %.1f", rows * kSegment * kPanel / seconds * 1e-9);
+  for (const uint32_t rows : {1u, 3u, 4u, 12u}) {
+    DensePanel<uint16_t> args;
+    args.a = in.x.data();
+    args.a_stride = args.out_stride = args.k = args.cols = kRun;
+    args.runs = runs.data();
+    args.rows = rows;
+    args.out = in.out.data();
+    args.run = 64;
+    args.b_stride = 16;
+    args.panel_runs = 1;
+    double seconds = SecondsPerCall([&] { tier.dense_half(args); });
+    std::printf("  %u queries: scores %.1f", rows, rows * kRun * 64 / seconds * 1e-9);
+    args.run = 16;
+    args.b_stride = 64;
+    args.panel_runs = kBlocksOfRun;
+    seconds = SecondsPerCall([&] { tier.dense_half(args); });
+    std::printf(" values %.1f", rows * kRun * 64 / seconds * 1e-9);
   }
   std::printf(" GMAC/s\n");
 }

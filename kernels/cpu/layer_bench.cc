@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
@@ -23,7 +24,10 @@
 #include "kv/arena.h"
 
 ABSL_FLAG(std::string, suite, "all", "decode_attention, prefill_attention, fused or all");
-ABSL_FLAG(uint32_t, threads, 2, "of the fused and unfused layers; attention is measured on one");
+ABSL_FLAG(std::string, tier, "", "a tier by name; empty: the best of this processor");
+ABSL_FLAG(uint32_t, threads, 2, "of the fused and unfused layers");
+ABSL_FLAG(uint32_t, attention_threads, 1, "of attention alone");
+ABSL_FLAG(uint32_t, context, 0, "of attention alone; 0: 512, 1024, 2048 and 4096");
 ABSL_FLAG(uint32_t, rounds, 9, "turns of each");
 ABSL_FLAG(uint32_t, layers, 30, "whose keys and values attention reads; 1: they stay in cache");
 
@@ -35,6 +39,11 @@ constexpr HeadShape kHeads = {9, 3, 64};
 constexpr uint32_t kWidth = 576;
 constexpr uint32_t kHidden = 1536;
 constexpr uint32_t kBlockSize = 16;
+
+const Tier& ChosenTier() {
+  const std::string name = absl::GetFlag(FLAGS_tier);
+  return name.empty() ? BestTier() : *FindTier(name)->tier;
+}
 
 // Of this thread, which other processes do not lengthen; of the wall where threads work together.
 double ThreadSeconds() {
@@ -83,9 +92,9 @@ class Sequences {
       for (uint32_t arena : {kv::kKeyArena, kv::kValueArena}) {
         for (uint32_t block = 0; block < blocks; ++block) {
           const auto piece = arena_->Piece(layer, arena, block);
-          for (size_t i = 0; i < piece.size(); i += 2) {
-            piece[i] = static_cast<std::byte>(random());
-            piece[i + 1] = std::byte{0x38};
+          for (size_t i = 0; i < piece.size(); i += sizeof(uint64_t)) {
+            const uint64_t numbers = (random() & 0x00ff00ff00ff00ff) | 0x3800380038003800;
+            std::memcpy(&piece[i], &numbers, sizeof numbers);
           }
         }
       }
@@ -113,8 +122,10 @@ void MeasureAttention(const AttentionCase& one) {
       std::clamp<uint64_t>((uint64_t{256} << 20) / layer_bytes, 1, absl::GetFlag(FLAGS_layers)));
   const Sequences sequences(one.sequences, one.context, layers, one.dtype);
   const Batch batch = sequences.LastRows(one.rows, one.context);
-  ThreadPool pool(1);
-  Attention attention(BestTier(), pool);
+  const uint32_t threads = absl::GetFlag(FLAGS_attention_threads);
+  const auto now = threads > 1 ? WallSeconds : ThreadSeconds;
+  ThreadPool pool(threads);
+  Attention attention(ChosenTier(), pool);
   CpuActivation qkv(batch.rows, kHeads.qkv_cols());
   CpuActivation out(batch.rows, kHeads.heads * kHeads.head_dim);
   qkv.SetForms(kFloat);
@@ -124,21 +135,20 @@ void MeasureAttention(const AttentionCase& one) {
   std::copy(values.begin(), values.end(), qkv.values(0));
   double best = 1e9;
   for (uint32_t round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    const double begin = ThreadSeconds();
+    const double begin = now();
     for (uint32_t layer = 0; layer < layers; ++layer) {
       attention.Run({kHeads, layer, batch, sequences.view()}, qkv, out);
     }
-    best = std::min(best, ThreadSeconds() - begin);
+    best = std::min(best, now() - begin);
   }
   double keys = 0;
   for (uint32_t row = 0; row < one.rows; ++row) keys += one.context - row;
   const double macs = keys * one.sequences * layers * kHeads.heads * kHeads.head_dim * 2;
   std::printf(
-      "{\"name\": \"attention_%s_%u_at_%u%s\", \"value\": %.1f, \"unit\": \"GMAC/s on one "
-      "thread\", "
-      "\"kv_read_gb_per_s\": %.1f}\n",
+      "{\"name\": \"attention_%s_%u_at_%u%s\", \"value\": %.1f, \"unit\": \"GMAC/s\", "
+      "\"threads\": %u, \"kv_read_gb_per_s\": %.1f}\n",
       one.rows == 1 ? "decode" : "prefill", one.rows == 1 ? one.sequences : one.rows, one.context,
-      int8 ? "_kv_int8" : "", macs / best * 1e-9,
+      int8 ? "_kv_int8" : "", macs / best * 1e-9, threads,
       static_cast<double>(layer_bytes) * layers / best * 1e-9);
   std::fflush(stdout);
 }
@@ -150,7 +160,7 @@ class Layers {
  public:
   Layers(uint32_t threads, uint32_t rows)
       : pool_(threads),
-        attention_(BestTier(), pool_),
+        attention_(ChosenTier(), pool_),
         sequences_(rows, kBlockSize, kLayers, kv::KvDtype::kF16),
         batch_(sequences_.LastRows(1, kBlockSize)),
         rope_({.dims = kHeads.head_dim, .context = 64}),
@@ -185,14 +195,14 @@ class Layers {
   void RunFused() {
     for (uint32_t layer = 0; layer < kLayers; ++layer) {
       const LayerCall call{kHeads, layer, batch_, sequences_.view()};
-      const KvAppend append(BestTier(), call, rope_, qkv_);
+      const KvAppend append(ChosenTier(), call, rope_, qkv_);
       AppendEpilogue append_epilogue(append, countdowns_);
       Linear(*qkv_weights_[layer], normed_, {qkv_, false, &append_epilogue});
       attended_.SetForms(kFloat | kInt8);
       attention_.Run(call, qkv_, attended_);
       normed_.SetForms(kFloat | kInt8);
       AddNorm(*o_weights_[layer], attended_);
-      RunGatedLinear(BestTier(), pool_, *gate_up_weights_[layer], normed_, gated_);
+      RunGatedLinear(ChosenTier(), pool_, *gate_up_weights_[layer], normed_, gated_);
       normed_.SetForms(kFloat | kInt8 | kResidual);
       AddNorm(*down_weights_[layer], gated_);
     }
@@ -202,7 +212,7 @@ class Layers {
     for (uint32_t layer = 0; layer < kLayers; ++layer) {
       const LayerCall call{kHeads, layer, batch_, sequences_.view()};
       Linear(*qkv_weights_[layer], normed_, {qkv_});
-      const KvAppend append(BestTier(), call, rope_, qkv_);
+      const KvAppend append(ChosenTier(), call, rope_, qkv_);
       ForRows([&](uint32_t begin, uint32_t end) {
         for (uint32_t head = 0; head < append.heads(); ++head) append.Run(head, begin, end);
       });
@@ -210,12 +220,12 @@ class Layers {
       attention_.Run(call, qkv_, attended_);
       attended_.SetForms(kFloat | kInt8);
       ForRows([&](uint32_t begin, uint32_t end) {
-        attended_.Quantize(BestTier(), attended_.values(begin), kWidth, begin, end - begin, 0,
+        attended_.Quantize(ChosenTier(), attended_.values(begin), kWidth, begin, end - begin, 0,
                            attended_.blocks());
       });
       Linear(*o_weights_[layer], attended_, {x_, true});
       NormRows(kInt8);
-      RunGatedLinear(BestTier(), pool_, *gate_up_weights_[layer], normed_, gated_);
+      RunGatedLinear(ChosenTier(), pool_, *gate_up_weights_[layer], normed_, gated_);
       Linear(*down_weights_[layer], gated_, {x_, true});
       NormRows(kInt8 | kResidual);
     }
@@ -240,12 +250,12 @@ class Layers {
   }
 
   void Linear(const CpuWeight& w, const CpuActivation& in, const LinearOutput& out) {
-    RunLinear(BestTier(), pool_, w, in, out);
+    RunLinear(ChosenTier(), pool_, w, in, out);
   }
-  RowNorm Norm() { return {BestTier(), gain_.data(), 1e-5f, x_, normed_}; }
+  RowNorm Norm() { return {ChosenTier(), gain_.data(), 1e-5f, x_, normed_}; }
   void AddNorm(const CpuWeight& w, const CpuActivation& in) {
     const RowNorm norm = Norm();
-    NormEpilogue epilogue(norm, countdowns_);
+    NormEpilogue epilogue(norm, pool_, countdowns_);
     Linear(w, in, {x_, true, &epilogue});
   }
   template <typename Body>
@@ -312,6 +322,7 @@ int main(int argc, char** argv) {
   using baton::kv::KvDtype;
   for (const KvDtype dtype : {KvDtype::kF16, KvDtype::kInt8}) {
     for (uint32_t context : {512u, 1024u, 2048u, 4096u}) {
+      if (absl::GetFlag(FLAGS_context) != 0 && absl::GetFlag(FLAGS_context) != context) continue;
       if (suite == "decode_attention" || suite == "all") MeasureAttention({dtype, 1, 1, context});
       if (suite == "decode_attention" || suite == "all") MeasureAttention({dtype, 16, 1, context});
       if (suite == "prefill_attention" || suite == "all") {

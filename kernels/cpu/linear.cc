@@ -78,16 +78,31 @@ void PanelTimes(const Tier& tier, const WeightPart& part, uint32_t panel, const 
   }
 }
 
-uint32_t UnitsOf(const WeightPart& part) { return (part.panels + kUnitPanels - 1) / kUnitPanels; }
-
-// Calls body(panel) for the panels of a unit.
-template <typename Body>
-void ForPanels(const WeightPart& part, uint32_t unit, const Body& body) {
-  const uint32_t first = unit * kUnitPanels;
-  for (uint32_t panel = first; panel < std::min(first + kUnitPanels, part.panels); ++panel) {
-    body(panel);
+// One row times the two panels from `panel` on; false where the format or the tier has no kernel
+// for that. Quantised weights gain nothing by it (measured).
+bool PairTimes(const Tier& tier, const WeightPart& part, uint32_t panel, const CpuActivation& in,
+               Rows row, const Target& target) {
+  if (tier.pair_half == nullptr) return false;
+  const std::byte* data = part.panel(panel);
+  switch (part.type) {
+    case TensorType::kF32:
+      DensePanelTimes(tier.pair_float, data, in, row, target);
+      return true;
+    case TensorType::kF16:
+      DensePanelTimes(tier.pair_half, data, in, row, target);
+      return true;
+    case TensorType::kBF16:
+      DensePanelTimes(tier.pair_bfloat16, data, in, row, target);
+      return true;
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1:
+    case TensorType::kQ8_0:
+      break;
   }
+  return false;
 }
+
+uint32_t UnitsOf(const WeightPart& part) { return (part.panels + kUnitPanels - 1) / kUnitPanels; }
 
 // The last panel of a tensor whose rows are no multiple of 16: by way of a tile.
 void NarrowPanelTimes(const Tier& tier, const WeightPart& part, uint32_t panel,
@@ -102,33 +117,43 @@ void NarrowPanelTimes(const Tier& tier, const WeightPart& part, uint32_t panel,
   }
 }
 
-// The outputs of a unit of a gate or up tensor into a tile; returns how many there are.
+// The outputs of a unit; returns how many there are.
 uint32_t UnitTimes(const Tier& tier, const WeightPart& part, uint32_t unit, const CpuActivation& in,
-                   Rows rows, Tile& tile) {
-  uint32_t width = 0;
-  ForPanels(part, unit, [&](uint32_t panel) {
-    PanelTimes(tier, part, panel, in, rows, {&tile.values[0][width], kUnit, false});
-    width += part.width(panel);
-  });
+                   Rows rows, const Target& target) {
+  const uint32_t first = unit * kUnitPanels;
+  const uint32_t end = std::min(first + kUnitPanels, part.panels);
+  const uint32_t width = std::min(kUnit, part.rows - first * kPanel);
+  const bool pair = rows.count == 1 && width == kUnit;
+  if (pair && PairTimes(tier, part, first, in, rows, target)) return width;
+  for (uint32_t panel = first; panel < end; ++panel) {
+    const Target to{target.out + (panel - first) * kPanel, target.stride, target.add};
+    if (part.width(panel) == kPanel) {
+      PanelTimes(tier, part, panel, in, rows, to);
+    } else {
+      NarrowPanelTimes(tier, part, panel, in, rows, to);
+    }
+  }
   return width;
 }
 
-// Calls body(rows) for all rows of `in`, one tile at a time.
+// Calls body(first unit, end, rows) for all units and rows of `in`. Bands of rows come one after
+// the other: what follows the last output of a band is done while other threads have the next one.
 template <typename Body>
-void ForTileRows(const CpuActivation& in, const Body& body) {
-  for (uint32_t row = 0; row < in.rows(); row += kTileRows) {
-    body(Rows{row, std::min(kTileRows, in.rows() - row)});
-  }
-}
-
-// With many rows a unit is worth a claim of its own, and small pieces end together.
-template <typename Body>
-void ForUnits(ThreadPool& pool, uint32_t units, uint32_t rows, const Body& body) {
-  constexpr uint32_t kManyRows = 8;
-  if (rows >= kManyRows && units < 4096) return pool.Run(units, body);
-  pool.ForRange(units, 1, [&](uint32_t begin, uint32_t end) {
-    for (uint32_t unit = begin; unit < end; ++unit) body(unit);
-  });
+void ForTiles(ThreadPool& pool, uint32_t units, const CpuActivation& in, const Body& body) {
+  const auto run = [&](uint32_t begin, uint32_t end) {
+    if (in.rows() <= kTileRows) return body(begin, end, Rows{0, in.rows()});
+    for (uint32_t claim = begin; claim < end; ++claim) {
+      const uint32_t first = claim / units * kBandRows;
+      const uint32_t last = std::min(first + kBandRows, in.rows());
+      for (uint32_t row = first; row < last; row += kTileRows) {
+        body(claim % units, claim % units + 1, Rows{row, std::min(kTileRows, last - row)});
+      }
+    }
+  };
+  constexpr uint32_t kMaxClaims = 0xffff;
+  const uint32_t claims = units * ((in.rows() + kBandRows - 1) / kBandRows);
+  if (claims <= kMaxClaims) return pool.RunNeighbours(claims, run);
+  pool.ForRange(claims, 1, run);
 }
 
 // Finds the part of unit `index`, which becomes an index within it.
@@ -146,19 +171,18 @@ void RunLinear(const Tier& tier, ThreadPool& pool, const CpuWeight& w, const Cpu
   BATON_CHECK((w.input_forms() & ~in.forms()) == 0 && in.rows() == out.values.rows());
   uint32_t units = 0;
   for (const WeightPart& part : w.parts()) units += UnitsOf(part);
-  ForUnits(pool, units, in.rows(), [&](uint32_t unit) {
-    const WeightPart& part = PartOf(w, unit);
-    ForTileRows(in, [&](Rows rows) {
-      uint32_t end = part.first_output + unit * kUnit;
-      const uint32_t begin = end;
-      ForPanels(part, unit, [&](uint32_t panel) {
-        const Target target{out.values.values(rows.first) + end, out.values.cols(), out.add};
-        const bool full = part.width(panel) == kPanel;
-        (full ? PanelTimes : NarrowPanelTimes)(tier, part, panel, in, rows, target);
-        end += part.width(panel);
-      });
-      if (out.epilogue != nullptr) out.epilogue->Finished(rows, begin, end);
-    });
+  ForTiles(pool, units, in, [&](uint32_t first, uint32_t last, Rows rows) {
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    for (uint32_t unit = first; unit < last; ++unit) {
+      uint32_t of_part = unit;
+      const WeightPart& part = PartOf(w, of_part);
+      const uint32_t at = part.first_output + of_part * kUnit;
+      if (unit == first) begin = at;
+      const Target target{out.values.values(rows.first) + at, out.values.cols(), out.add};
+      end = at + UnitTimes(tier, part, of_part, in, rows, target);
+    }
+    if (out.epilogue != nullptr) out.epilogue->Finished(rows, begin, end);
   });
 }
 
@@ -166,20 +190,21 @@ void RunGatedLinear(const Tier& tier, ThreadPool& pool, const CpuWeight& w, cons
                     CpuActivation& out) {
   BATON_CHECK(w.gate_up() && in.cols() == w.inputs() && out.cols() == w.outputs());
   BATON_CHECK((w.input_forms() & ~in.forms()) == 0 && in.rows() == out.rows());
-  ForUnits(pool, UnitsOf(w.parts()[0]), in.rows(), [&](uint32_t unit) {
-    ForTileRows(in, [&](Rows rows) {
-      Tile gate;
-      Tile up;
-      const uint32_t width = UnitTimes(tier, w.parts()[0], unit, in, rows, gate);
-      UnitTimes(tier, w.parts()[1], unit, in, rows, up);
-      for (uint32_t r = 0; r < rows.count; ++r) {
-        tier.swiglu(gate.values[r], up.values[r], width, gate.values[r]);
-        if ((out.forms() & kFloat) == 0) continue;
-        std::memcpy(out.values(rows.first + r) + unit * kUnit, gate.values[r],
-                    width * sizeof(float));
-      }
-      out.Quantize(tier, gate.values[0], kUnit, rows.first, rows.count, unit, 1);
-    });
+  const auto run = [&](uint32_t unit, Rows rows) {
+    Tile gate;
+    Tile up;
+    const uint32_t width =
+        UnitTimes(tier, w.parts()[0], unit, in, rows, {gate.values[0], kUnit, false});
+    UnitTimes(tier, w.parts()[1], unit, in, rows, {up.values[0], kUnit, false});
+    for (uint32_t r = 0; r < rows.count; ++r) {
+      tier.swiglu(gate.values[r], up.values[r], width, gate.values[r]);
+      if ((out.forms() & kFloat) == 0) continue;
+      std::memcpy(out.values(rows.first + r) + unit * kUnit, gate.values[r], width * sizeof(float));
+    }
+    out.Quantize(tier, gate.values[0], kUnit, rows.first, rows.count, unit, 1);
+  };
+  ForTiles(pool, UnitsOf(w.parts()[0]), in, [&](uint32_t first, uint32_t last, Rows rows) {
+    for (uint32_t unit = first; unit < last; ++unit) run(unit, rows);
   });
 }
 

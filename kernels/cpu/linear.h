@@ -12,7 +12,9 @@
 namespace baton::kernels::cpu {
 
 // Rows that one panel meets before the next panel is taken.
-inline constexpr uint32_t kTileRows = 32;
+inline constexpr uint32_t kTileRows = 48;
+// Rows of which all outputs are claimed before those of the next ones.
+inline constexpr uint32_t kBandRows = 2 * kTileRows;
 
 struct Rows {
   uint32_t first = 0;  // a multiple of kTileRows

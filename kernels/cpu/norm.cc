@@ -1,8 +1,15 @@
 #include "kernels/cpu/norm.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/lane_sum.h"
 
 namespace baton::kernels::cpu {
+namespace {
+
+constexpr uint32_t kPieceRows = 4;
+
+}  // namespace
 
 void RmsNorm(const float* x, const float* gain, uint32_t n, float eps, float* out) {
   float lanes[kLanes] = {};
@@ -23,12 +30,27 @@ void RowNorm::Run(uint32_t begin, uint32_t end) const {
   out.Quantize(tier, out.values(begin), out.cols(), begin, end - begin, 0, out.blocks());
 }
 
-NormEpilogue::NormEpilogue(const RowNorm& norm, Countdowns& tiles) : norm_(norm), tiles_(tiles) {
-  tiles.Reset((norm.x.rows() + kTileRows - 1) / kTileRows, norm.x.cols());
+NormEpilogue::NormEpilogue(const RowNorm& norm, ThreadPool& pool, Countdowns& counts)
+    : last_band_{norm, (norm.x.rows() - 1) / kBandRows * kBandRows}, pool_(pool), counts_(counts) {
+  const uint32_t tiles = last_band_.first / kTileRows;
+  counts.Reset(tiles + 1, kTileRows * norm.x.cols());
+  counts.Set(tiles, (norm.x.rows() - last_band_.first) * norm.x.cols());
 }
 
 void NormEpilogue::Finished(Rows rows, uint32_t begin, uint32_t end) {
-  if (tiles_.Finish(rows.tile(), end - begin)) norm_.Run(rows.first, rows.first + rows.count);
+  const uint32_t outputs = rows.count * (end - begin);
+  if (rows.first < last_band_.first) {
+    if (!counts_.Finish(rows.tile(), outputs)) return;
+    return last_band_.norm.Run(rows.first, rows.first + rows.count);
+  }
+  if (!counts_.Finish(last_band_.first / kTileRows, outputs)) return;
+  const uint32_t left = last_band_.norm.x.rows() - last_band_.first;
+  pool_.Then((left + kPieceRows - 1) / kPieceRows, last_band_);
+}
+
+void NormEpilogue::Pieces::operator()(uint32_t piece) const {
+  const uint32_t begin = first + piece * kPieceRows;
+  norm.Run(begin, std::min(begin + kPieceRows, norm.x.rows()));
 }
 
 }  // namespace baton::kernels::cpu

@@ -7,6 +7,7 @@
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/countdown.h"
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/thread_pool.h"
 #include "kernels/cpu/tier.h"
 
 namespace baton::kernels::cpu {
@@ -25,16 +26,25 @@ struct RowNorm {
   void Run(uint32_t begin, uint32_t end) const;
 };
 
-// Norms a tile of rows when its last output is there.
+// Norms rows when their last output is there: a tile by the thread that made it, the last band by
+// all that wait for the end of the pass.
 class NormEpilogue final : public LinearEpilogue {
  public:
-  // `tiles` is memory that several calls use one after the other.
-  NormEpilogue(const RowNorm& norm, Countdowns& tiles);
+  // `pool` runs the linear. `counts` is memory that several calls use one after the other.
+  NormEpilogue(const RowNorm& norm, ThreadPool& pool, Countdowns& counts);
   void Finished(Rows rows, uint32_t begin, uint32_t end) override;
 
  private:
-  const RowNorm& norm_;
-  Countdowns& tiles_;
+  // From row `first` on, in pieces.
+  struct Pieces {
+    const RowNorm& norm;
+    uint32_t first;
+    void operator()(uint32_t piece) const;
+  };
+
+  const Pieces last_band_;
+  ThreadPool& pool_;
+  Countdowns& counts_;  // of outputs: of each tile, then of the last band
 };
 
 }  // namespace baton::kernels::cpu

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the compiler made of the instruction tiers: that each has the instructions it is named for and
-none that its processors lack. For the AVX-VNNI tier, which no machine of ours runs, this and dot_test
-stand in for a run."""
+none that its processors lack. For the AVX-VNNI tier, which few machines run, this and dot_test stand in
+for a run."""
 import os
 import re
 import subprocess

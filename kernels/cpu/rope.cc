@@ -57,6 +57,18 @@ double Log(double x) {
   return y;
 }
 
+// Rotates first[i] and second[i], which lie kStep floats from the next.
+template <uint32_t kStep>
+void RotatePairs(const float* __restrict cos, const float* __restrict sin, uint32_t pairs,
+                 float* __restrict first, float* __restrict second) {
+  for (uint32_t i = 0; i < pairs; ++i) {
+    const float x = first[i * kStep];
+    const float y = second[i * kStep];
+    first[i * kStep] = x * cos[i] - y * sin[i];
+    second[i * kStep] = x * sin[i] + y * cos[i];
+  }
+}
+
 }  // namespace
 
 double ExactExp(double x) {
@@ -107,15 +119,10 @@ void CpuRope::Rotate(uint32_t position, float* head) const {
   BATON_CHECK(position < context_);
   const float* cos = &cos_sin_[size_t{position} * 2 * pairs_];
   const float* sin = cos + pairs_;
-  const bool neighbours = pairing_ == RopeSpec::Pairing::kNeighbours;
-  const uint32_t step = neighbours ? 2 : 1;
-  float* first = head;
-  float* second = head + (neighbours ? 1 : pairs_);
-  for (uint32_t i = 0; i < pairs_; ++i, first += step, second += step) {
-    const float x = *first;
-    const float y = *second;
-    *first = x * cos[i] - y * sin[i];
-    *second = x * sin[i] + y * cos[i];
+  if (pairing_ == RopeSpec::Pairing::kNeighbours) {
+    RotatePairs<2>(cos, sin, pairs_, head, head + 1);
+  } else {
+    RotatePairs<1>(cos, sin, pairs_, head, head + pairs_);
   }
 }
 

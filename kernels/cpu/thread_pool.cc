@@ -19,6 +19,8 @@ void Pause() {
 
 uint32_t NextOf(uint64_t ticket) { return static_cast<uint32_t>(ticket >> 16) & 0xffff; }
 uint32_t LimitOf(uint64_t ticket) { return static_cast<uint32_t>(ticket) & 0xffff; }
+constexpr uint32_t kGenerationShift = 33;
+uint64_t GenerationOf(uint64_t ticket) { return ticket >> kGenerationShift; }
 constexpr uint64_t kOneChunk = uint64_t{1} << 16;
 
 // A wait for longer than the long spin lasts.
@@ -53,32 +55,54 @@ ThreadPool::~ThreadPool() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::RunShared(uint32_t chunks, CallBody call, const void* body) {
-  BATON_CHECK(chunks <= 0xffff);
-  if (chunks == 0) return;
+void ThreadPool::RunShared(const Task& task, uint64_t kind_and_chunks) {
   ++synchronisations_;
-  call_ = call;
-  body_ = body;
+  shared_ = true;
   done_.store(0, std::memory_order_relaxed);
-  const uint64_t generation = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
-  ticket_.store(generation << 32 | chunks);
+  chunks_of_job_.store(LimitOf(kind_and_chunks), std::memory_order_relaxed);
+  Publish(task, kind_and_chunks);
+  uint32_t count = 0;
+  do {
+    count += Work();
+    AwaitDone(count);
+  } while (!IsDone(count));
+  shared_ = false;
+}
+
+void ThreadPool::Extend(const Task& task, uint32_t chunks) {
+  BATON_CHECK(!HasWork() && chunks <= 0xffff);
+  if (chunks == 0) return;
+  chunks_of_job_.fetch_add(chunks, std::memory_order_relaxed);
+  Publish(task, chunks);
+}
+
+void ThreadPool::Publish(const Task& task, uint64_t kind_and_chunks) {
+  const uint64_t generation = GenerationOf(ticket_.load(std::memory_order_relaxed)) + 1;
+  tasks_[generation % 2] = task;
+  ticket_.store(generation << kGenerationShift | kind_and_chunks);
   if (parked_.load() > 0) {
     ++wake_;
     wake_.notify_all();
   }
-  AwaitDone(chunks - Work());
+}
+
+uint32_t ThreadPool::ClaimOf(uint64_t ticket) const {
+  if ((ticket & kNeighbours) == 0) return 1;
+  return std::max(1u, 3 * (LimitOf(ticket) - NextOf(ticket)) / (4 * threads()));
 }
 
 uint32_t ThreadPool::Work() {
   uint32_t count = 0;
   uint64_t ticket = ticket_.load(std::memory_order_acquire);
   while (NextOf(ticket) < LimitOf(ticket)) {
-    if (!ticket_.compare_exchange_weak(ticket, ticket + kOneChunk, std::memory_order_acq_rel,
-                                       std::memory_order_acquire)) {
+    const uint32_t claim = ClaimOf(ticket);
+    if (!ticket_.compare_exchange_weak(ticket, ticket + claim * kOneChunk,
+                                       std::memory_order_acq_rel, std::memory_order_acquire)) {
       continue;
     }
-    call_(body_, NextOf(ticket));
-    ++count;
+    const Task& task = tasks_[GenerationOf(ticket) % 2];
+    task.call(task.body, NextOf(ticket), NextOf(ticket) + claim);
+    count += claim;
     ticket = ticket_.load(std::memory_order_acquire);
   }
   return count;
@@ -89,11 +113,17 @@ bool ThreadPool::HasWork() const {
   return NextOf(ticket) < LimitOf(ticket);
 }
 
-void ThreadPool::AwaitDone(uint32_t wanted) {
-  const auto is_done = [&] { return done_.load(std::memory_order_acquire) == wanted; };
+bool ThreadPool::IsDone(uint32_t by_caller) const {
+  // In this order: a chunk that is counted here has extended its job before.
+  const uint32_t done = done_.load(std::memory_order_acquire);
+  return done == chunks_of_job_.load(std::memory_order_relaxed) - by_caller;
+}
+
+void ThreadPool::AwaitDone(uint32_t by_caller) {
+  const auto is_done = [&] { return IsDone(by_caller) || HasWork(); };
   Wait(caller_limit_, is_done, [&] {
     caller_parked_ = true;
-    for (uint32_t done = done_.load(); done != wanted; done = done_.load()) done_.wait(done);
+    for (uint32_t done = done_.load(); !IsDone(by_caller); done = done_.load()) done_.wait(done);
     caller_parked_ = false;
   });
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <vector>
 
 namespace baton::kernels::cpu {
@@ -13,9 +14,24 @@ TEST(ThreadPoolTest, EveryChunkRunsExactlyOnce) {
     for (uint32_t chunks = 0; chunks < 200; ++chunks) {
       std::vector<std::atomic<int>> runs(chunks);
       pool.Run(chunks, [&](uint32_t chunk) { ++runs[chunk]; });
-      for (const auto& count : runs) ASSERT_EQ(count, 1);
+      pool.RunNeighbours(chunks, [&](uint32_t begin, uint32_t end) {
+        EXPECT_LT(begin, end);
+        for (uint32_t chunk = begin; chunk < end; ++chunk) ++runs[chunk];
+      });
+      for (const auto& count : runs) ASSERT_EQ(count, 2);
     }
   }
+}
+
+// A thread that finds much left takes much at once; at the end of a job claims are small.
+TEST(ThreadPoolTest, ClaimsOfNeighboursShrink) {
+  ThreadPool pool(2);
+  std::vector<uint32_t> length(64);
+  pool.RunNeighbours(64, [&](uint32_t begin, uint32_t end) { length[begin] = end - begin; });
+  EXPECT_EQ(length[0], 24u);
+  EXPECT_EQ(length[24], 15u);
+  EXPECT_EQ(length[62], 1u);
+  EXPECT_EQ(length[63], 1u);
 }
 
 TEST(ThreadPoolTest, RangesCoverAllAndAreNoSmallerThanTheGrain) {
@@ -37,6 +53,53 @@ TEST(ThreadPoolTest, WorkWrittenByOneJobIsSeenByTheNext) {
     pool.Run(64, [&](uint32_t chunk) { sum[chunk] += round; });
   }
   for (uint64_t value : sum) EXPECT_EQ(value, uint64_t{3000} * 2999 / 2);
+}
+
+// The chunk that ends last finds that out by a counter, as the epilogues of products do.
+TEST(ThreadPoolTest, WhatAJobEndsInRunsOnceAndSeesItsChunks) {
+  for (uint32_t threads : {1u, 2u, 4u}) {
+    ThreadPool pool(threads);
+    for (uint32_t round = 0; round < 2000; ++round) {
+      const uint32_t chunks = 1 + round % 9;
+      std::vector<uint32_t> first(chunks);
+      std::vector<std::atomic<uint32_t>> then(round % 7);
+      std::atomic<uint32_t> left{chunks};
+      const auto end = [&](uint32_t chunk) {
+        for (uint32_t value : first) then[chunk] += value;
+      };
+      pool.Run(chunks, [&](uint32_t chunk) {
+        first[chunk] = chunk + 1;
+        if (--left == 0) pool.Then(round % 7, end);
+      });
+      for (const auto& sum : then) ASSERT_EQ(sum, chunks * (chunks + 1) / 2);
+    }
+  }
+}
+
+// Rows of an earlier band are still multiplied when the norm of the last one begins. TSan sees here
+// whether their thread could have run the one for the other.
+TEST(ThreadPoolTest, AChunkThatTheEndOfAJobDoesNotNeedMayStillRun) {
+  for (uint32_t threads : {2u, 4u}) {
+    ThreadPool pool(threads);
+    for (uint32_t round = 0; round < 200; ++round) {
+      std::vector<std::atomic<int>> runs(8);
+      std::vector<std::atomic<int>> then(5);
+      std::atomic<uint32_t> left{7};
+      std::atomic<bool> ended{false};
+      const auto end = [&](uint32_t chunk) {
+        ++then[chunk];
+        ended = true;
+        ended.notify_all();
+      };
+      pool.Run(8, [&](uint32_t chunk) {
+        ++runs[chunk];
+        if (chunk == 0) return ended.wait(false);
+        if (--left == 0) pool.Then(5, end);
+      });
+      for (const auto& count : runs) ASSERT_EQ(count, 1);
+      for (const auto& count : then) ASSERT_EQ(count, 1);
+    }
+  }
 }
 
 TEST(SpinLimitTest, ShortensAfterSeveralLongWaitsInARow) {

@@ -50,8 +50,9 @@ enum class DenseStore : uint8_t {
   kAdd,       // out = out + sum
 };
 
-// The sum over k of a[r][k] * b[k][n] for n < cols <= 16, ascending k, one accumulator each. b's k
-// rows lie in runs of `run` rows with stride b_stride; `k` need not fill the last run.
+// The sum over k of a[r][k] * b[k][n] for n < cols, ascending k, one accumulator each. Columns 16 p
+// to 16 p + 15 form panel p; its k rows lie in the runs that begin at runs[p * panel_runs], of
+// `run` rows with stride b_stride each. `k` need not fill the last run.
 template <typename B>
 struct DensePanel {
   const float* a = nullptr;
@@ -65,6 +66,10 @@ struct DensePanel {
   float* out = nullptr;
   size_t out_stride = 0;
   DenseStore store = DenseStore::kReplace;
+  size_t panel_runs = 0;  // 0: one panel, of a packed weight
+  // Runs at like places that will be wanted next: each step asks memory for its row of them. Null:
+  // none.
+  const B* const* ahead = nullptr;
 };
 
 template <typename Q>
@@ -79,6 +84,15 @@ struct QuantizeRows {
   float* scaled_sum = nullptr;  // this and `centre` are written where they are not nullptr
   int32_t* centre = nullptr;
   size_t scale_stride = 0;
+};
+
+// Sixteen columns of a KV cache as floats: to[16 r + i] = from[r * stride + i].
+template <typename B>
+struct WidenPanel {
+  const B* from = nullptr;
+  size_t stride = 0;
+  uint32_t rows = 0;
+  float* to = nullptr;
 };
 
 // Softmax state of one query over some keys: max of the scores, sum of exp(score - max), and
@@ -99,11 +113,21 @@ struct Tier {
   void (*dense_float)(const DensePanel<float>&);
   void (*dense_int8)(const DensePanel<int8_t>&);
 
+  // One row times two panels of weights of which the second follows the first in memory, as its
+  // sums follow those of the first in `out`. nullptr in the scalar tier: a panel at a time.
+  void (*pair_half)(const DensePanel<uint16_t>&);
+  void (*pair_bfloat16)(const DensePanel<BFloat16>&);
+  void (*pair_float)(const DensePanel<float>&);
+
   void (*quantize_int8)(const QuantizeRows<int8_t>&);
   void (*quantize_int16)(const QuantizeRows<int16_t>&);
 
   // out[i] = silu(gate[i]) * up[i].
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
+  // nullptr: nothing is gained, dense_half or dense_int8 converts beside its multiplications.
+  void (*widen_half)(const WidenPanel<uint16_t>&);
+  void (*widen_int8)(const WidenPanel<int8_t>&);
+
   // Saturating.
   void (*to_half)(const float* x, size_t n, uint16_t* out);
 

@@ -135,7 +135,7 @@ void FillNibbles(std::mt19937_64& random, PanelNibbles& nibbles) {
 
 TEST_P(TierTest, LinearQ4_0OnRandomPanelsOfAnyHeight) {
   for (uint32_t round = 0; round < 60; ++round) {
-    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 29),
+    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 37),
                          static_cast<uint32_t>(1 + Below(48)));
     const auto x = RandomFloats(random_, in.q.size());
     scalar_.quantize_int8(in.Target(x));
@@ -175,7 +175,7 @@ TEST_P(TierTest, LinearQ4_0DoesNotSaturate) {
 
 TEST_P(TierTest, LinearQ4_1OnRandomPanelsOfAnyHeight) {
   for (uint32_t round = 0; round < 60; ++round) {
-    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 29),
+    Quantized<int8_t> in(static_cast<uint32_t>(1 + round % 37),
                          static_cast<uint32_t>(1 + Below(48)));
     const auto x = RandomFloats(random_, in.q.size());
     scalar_.quantize_int8(in.Target(x));
@@ -212,7 +212,7 @@ TEST_P(TierTest, LinearQ4_1DoesNotSaturate) {
 
 TEST_P(TierTest, LinearQ8_0OnRandomPanelsOfAnyHeight) {
   for (uint32_t round = 0; round < 60; ++round) {
-    Quantized<int16_t> in(static_cast<uint32_t>(1 + round % 29),
+    Quantized<int16_t> in(static_cast<uint32_t>(1 + round % 37),
                           static_cast<uint32_t>(1 + Below(48)));
     const auto x = RandomFloats(random_, in.q.size());
     scalar_.quantize_int16(in.Target(x));
@@ -246,21 +246,65 @@ TEST_P(TierTest, LinearQ8_0DoesNotOverflow) {
   }
 }
 
+// One row times a pair of panels has the bits of two panels.
+template <typename B>
+void CompareDensePair(void (*dense)(const DensePanel<B>&), void (*pair)(const DensePanel<B>&),
+                      std::mt19937_64& random, const std::vector<B>& weights) {
+  for (uint32_t k : {1u, 2u, 17u, 150u}) {
+    const auto a = RandomFloats(random, k);
+    std::vector<float> expected(2 * kPanel, 0.7f);
+    std::vector<float> actual = expected;
+    const B* run = weights.data();
+    DensePanel<B> args;
+    args.a = a.data();
+    args.runs = &run;
+    args.run = args.k = k;
+    args.b_stride = kPanel;
+    args.rows = 1;
+    args.store = k % 2 == 0 ? DenseStore::kAdd : DenseStore::kReplace;
+    args.out = actual.data();
+    pair(args);
+    args.out = expected.data();
+    dense(args);
+    run += size_t{k} * kPanel;
+    args.out += kPanel;
+    dense(args);
+    EXPECT_TRUE(SameBytes(expected, actual)) << "k " << k;
+  }
+}
+
+TEST_P(TierTest, APairOfDensePanelsIsTwoPanels) {
+  const auto floats = RandomFloats(random_, 2 * 150 * kPanel);
+  std::vector<uint16_t> halves;
+  std::vector<BFloat16> bfloats;
+  for (float value : floats) {
+    halves.push_back(FloatToHalf(value));
+    bfloats.push_back(static_cast<BFloat16>(std::bit_cast<uint32_t>(value) >> 16));
+  }
+  CompareDensePair(scalar_.dense_half, tier_.pair_half, random_, halves);
+  CompareDensePair(scalar_.dense_bfloat16, tier_.pair_bfloat16, random_, bfloats);
+  CompareDensePair(scalar_.dense_float, tier_.pair_float, random_, floats);
+}
+
 template <typename B>
 void CompareDense(void (*scalar)(const DensePanel<B>&), void (*other)(const DensePanel<B>&),
                   std::mt19937_64& random, const std::vector<B>& pool) {
   for (uint32_t round = 0; round < 200; ++round) {
     DensePanel<B> args;
-    args.rows = static_cast<uint32_t>(1 + random() % 27);
-    args.k = static_cast<uint32_t>(1 + random() % 150);
-    args.run = static_cast<uint32_t>(1 + random() % 40);
-    args.b_stride = kPanel + random() % 20;
-    args.cols = round % 4 == 0 ? static_cast<uint32_t>(1 + random() % 16) : kPanel;
+    args.rows = static_cast<uint32_t>(1 + random() % (round % 4 < 2 ? 6 : 27));
+    args.run = args.k = static_cast<uint32_t>(1 + random() % 150);
+    args.b_stride = kPanel;
+    if (round % 3 > 0) {  // no packed weight
+      args.run = static_cast<uint32_t>(1 + random() % 40);
+      args.b_stride += random() % 20;
+      args.cols = static_cast<uint32_t>(1 + random() % (8 * kPanel));
+      args.panel_runs = (args.k + args.run - 1) / args.run + random() % 3;
+    }
     args.a_stride = args.k + random() % 3;
-    args.out_stride = kPanel + random() % 3;
+    args.out_stride = args.cols + random() % 3;
     args.store = static_cast<DenseStore>(random() % 3);
     std::vector<const B*> runs;
-    for (uint32_t k = 0; k < args.k; k += args.run) {
+    for (size_t i = 0; i <= args.cols / kPanel * args.panel_runs + args.k / args.run; ++i) {
       runs.push_back(&pool[random() % (pool.size() - args.run * args.b_stride - kPanel)]);
     }
     const auto a = RandomFloats(random, args.rows * args.a_stride);
@@ -290,6 +334,34 @@ TEST_P(TierTest, DensePanelsOfAnyShape) {
   CompareDense(scalar_.dense_float, tier_.dense_float, random_, floats);
   CompareDense(scalar_.dense_half, tier_.dense_half, random_, halves);
   CompareDense(scalar_.dense_bfloat16, tier_.dense_bfloat16, random_, bfloats);
+}
+
+// A tier may leave it out.
+template <typename B>
+void CompareWiden(void (*scalar)(const WidenPanel<B>&), void (*other)(const WidenPanel<B>&),
+                  const std::vector<B>& pool) {
+  if (other == nullptr) return;
+  for (const size_t stride : {size_t{16}, size_t{64}, size_t{256}}) {
+    const auto rows = static_cast<uint32_t>((pool.size() - kPanel) / stride + 1);
+    const B* from = &pool[pool.size() - (rows - 1) * stride - kPanel];  // ends with the pool
+    std::vector<float> expected(size_t{rows} * kPanel + 1, 0.7f);
+    auto actual = expected;
+    scalar({from, stride, rows, expected.data()});
+    other({from, stride, rows, actual.data()});
+    EXPECT_TRUE(SameBytes(expected, actual)) << "stride " << stride;
+  }
+}
+
+TEST_P(TierTest, WidensEveryHalfAndByte) {
+  std::vector<uint16_t> halves;
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    if ((bits & 0x7fff) <= 0x7c00) halves.push_back(static_cast<uint16_t>(bits));  // no NaN
+  }
+  while (halves.size() % kPanel > 0) halves.push_back(0);
+  std::vector<int8_t> bytes;
+  for (uint32_t i = 0; i < 64 * 256; ++i) bytes.push_back(static_cast<int8_t>(i % 256));
+  CompareWiden(scalar_.widen_half, tier_.widen_half, halves);
+  CompareWiden(scalar_.widen_int8, tier_.widen_int8, bytes);
 }
 
 template <typename Q>

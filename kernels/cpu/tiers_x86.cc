@@ -17,9 +17,14 @@ constexpr Tier kAvx2 = {.name = "avx2",
                         .dense_bfloat16 = Avx2DenseBFloat16,
                         .dense_float = Avx2DenseFloat,
                         .dense_int8 = Avx2DenseInt8,
+                        .pair_half = Avx2PairHalf,
+                        .pair_bfloat16 = Avx2PairBFloat16,
+                        .pair_float = Avx2PairFloat,
                         .quantize_int8 = Avx2QuantizeInt8,
                         .quantize_int16 = Avx2QuantizeInt16,
                         .swiglu = Avx2SwiGlu,
+                        .widen_half = Avx2WidenHalf,
+                        .widen_int8 = Avx2WidenInt8,
                         .to_half = Avx2ToHalf,
                         .softmax = Avx2Softmax,
                         .merge = Avx2Merge};
@@ -41,6 +46,9 @@ constexpr Tier Avx512() {
   tier.linear_q4_0 = Avx512LinearQ4_0;
   tier.linear_q4_1 = Avx512LinearQ4_1;
   tier.linear_q8_0 = Avx512LinearQ8_0;
+  tier.pair_half = Avx512PairHalf;
+  tier.pair_bfloat16 = Avx512PairBFloat16;
+  tier.pair_float = Avx512PairFloat;
   tier.dense_half = Avx512DenseHalf;
   tier.dense_bfloat16 = Avx512DenseBFloat16;
   tier.dense_float = Avx512DenseFloat;
@@ -48,6 +56,8 @@ constexpr Tier Avx512() {
   tier.quantize_int8 = Avx512QuantizeInt8;
   tier.quantize_int16 = Avx512QuantizeInt16;
   tier.swiglu = Avx512SwiGlu;
+  tier.widen_half = nullptr;
+  tier.widen_int8 = Avx512WidenInt8;
   tier.to_half = Avx512ToHalf;
   tier.softmax = Avx512Softmax;
   tier.merge = Avx512Merge;

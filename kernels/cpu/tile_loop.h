@@ -66,7 +66,8 @@ class Ahead {
 
 // Where kRows rows stand, one pointer for three of them: with base + stride and base + 2 * stride
 // an instruction addresses its row by itself. Left alone, GCC gives each row and offset a register,
-// far more than there are. The empty asm hides how the pointers hang together.
+// far more than there are, and loads them from the stack. The empty asm hides how
+// they hang together.
 template <typename T, int kRows>
 struct RowPointers {
   static constexpr int kBases = (kRows + 2) / 3;
@@ -80,20 +81,44 @@ struct RowPointers {
     UNROLL for (int i = 0; i < kBases; ++i) base[i] += n;
     Hide();
   }
-  BATON_INLINE void Hide() { UNROLL for (int i = 0; i < kBases; ++i) asm("" : "+r"(base[i])); }
+  BATON_INLINE void Hide() {
+    if constexpr (kRows > 1) asm("" : "+r"(stride));
+    UNROLL for (int i = 0; i < kBases; ++i) asm("" : "+r"(base[i]));
+  }
 
   size_t stride;
   const T* base[kBases];
 };
 
-// Of a dense panel: nothing where its rows lie apart, in blocks of a KV cache, nor for one or two
-// rows of activations, which the processor's own guesses serve better (measured on Zen 4).
-template <typename B>
-BATON_INLINE Ahead<kPanel * sizeof(B)> AheadOf(const DensePanel<B>& args, const TilePlace& tile) {
-  const bool is_weight = args.b_stride == kPanel && args.run >= args.k;
-  if (!is_weight || args.rows <= 2) return {};
-  return {*args.runs, args.k, tile};
-}
+// Of a dense panel. One of a packed weight asks as above, but not for one or two rows of
+// activations, which the processor's own guesses serve better (measured on Zen 4). Panels of a KV
+// cache ask for args.ahead, in the second-level cache: what lies there is a run's work away.
+template <typename B, int kPanels>
+class DenseAhead {
+ public:
+  BATON_INLINE DenseAhead(const DensePanel<B>& args, const TilePlace& tile)
+      : runs_(args.ahead), panel_runs_(args.panel_runs) {
+    if (panel_runs_ == 0 && args.rows > 2) weight_ = {*args.runs, args.k, tile};
+  }
+
+  BATON_INLINE void NextRun() {
+    if (runs_ == nullptr) return;
+    UNROLL for (int p = 0; p < kPanels; ++p) row_[p] = runs_[p * panel_runs_];
+    ++runs_;
+  }
+  // `at` numbers into the run.
+  BATON_INLINE void Step(size_t at) {
+    if constexpr (kPanels == 1) weight_.Step();
+    if (runs_ == nullptr) return;
+    UNROLL for (int p = 0; p < kPanels; ++p) __builtin_prefetch(row_[p] + at, 0, 2);
+  }
+
+ private:
+  const B* const* runs_;
+  const size_t panel_runs_;
+  const B* row_[kPanels] = {};
+  Ahead<kPanel * sizeof(B)> weight_;
+};
 
 template <typename Kernel, int kRows, typename Args>
 __attribute__((noinline)) void RunTile(const Args& args, const TilePlace& tile) {
@@ -109,17 +134,53 @@ BATON_INLINE void RunRows(const Args& args, const TilePlace& tile, uint32_t rows
   RunTile<Kernel, kMax>(args, tile);
 }
 
-// Splits args.rows into tiles of nearly equal height, each at most kMax.
+// The tiles from `tile` on of nearly equal height, each at most kMax.
 template <typename Kernel, int kMax, typename Args>
-BATON_INLINE void ForTiles(const Args& args) {
-  TilePlace tile;
-  tile.count = (args.rows + kMax - 1) / kMax;
+BATON_INLINE void ForTilesFrom(const Args& args, TilePlace tile) {
   for (; tile.index < tile.count; ++tile.index) {
     const uint32_t left = tile.count - tile.index;
     const uint32_t rows = (args.rows - tile.first_row + left - 1) / left;
     RunRows<Kernel, kMax>(args, tile, rows);
     tile.first_row += rows;
   }
+}
+
+// Splits args.rows into tiles.
+template <typename Kernel, int kMax, typename Args>
+BATON_INLINE void ForTiles(const Args& args) {
+  ForTilesFrom<Kernel, kMax>(args, {0, 0, (args.rows + kMax - 1) / kMax});
+}
+
+template <typename B>
+BATON_INLINE DensePanel<B> PanelsFrom(DensePanel<B> args, uint32_t first, uint32_t cols) {
+  args.runs += first * args.panel_runs;
+  if (args.ahead != nullptr) args.ahead += first * args.panel_runs;
+  args.out += first * kPanel;
+  args.cols = cols;
+  return args;
+}
+
+// Kernel<n> works on n panels at once: on as many as have room for their sums, kMaxSums of a row
+// and a panel. Few rows of one panel would wait for each addition. `narrow` takes the last columns
+// where they fill no panel.
+template <template <int> typename Kernel, int kMaxRows, int kMaxSums, typename B, typename Narrow>
+BATON_INLINE void ForDenseTiles(const DensePanel<B>& args, const Narrow& narrow) {
+  const uint32_t panels = args.cols / kPanel;
+  uint32_t panel = 0;
+  if (args.rows <= kMaxSums / 4) {
+    for (; panel + 4 <= panels; panel += 4) {
+      ForTiles<Kernel<4>, kMaxSums / 4>(PanelsFrom(args, panel, 4 * kPanel));
+    }
+  }
+  if (args.rows <= kMaxSums / 2) {
+    for (; panel + 2 <= panels; panel += 2) {
+      ForTiles<Kernel<2>, kMaxSums / 2>(PanelsFrom(args, panel, 2 * kPanel));
+    }
+  }
+  for (; panel < panels; ++panel) {
+    ForTiles<Kernel<1>, kMaxRows>(PanelsFrom(args, panel, kPanel));
+  }
+  if (args.cols % kPanel > 0) narrow(PanelsFrom(args, panel, args.cols % kPanel));
 }
 
 }  // namespace

@@ -34,10 +34,22 @@ BATON_INLINE __m256i Broadcast4(const void* p) {
   return _mm256_castps_si256(_mm256_broadcast_ss(static_cast<const float*>(p)));
 }
 
-template <int kRows>
-BATON_INLINE void StoreRows(float* out, size_t stride, const __m256 (&sum)[kRows][2], bool add) {
+// Sums that begin with zero, or with what is in `out`.
+template <int kRows, int kParts>
+BATON_INLINE void StartRows(const float* out, size_t stride, bool continued,
+                            __m256 (&sum)[kRows][kParts]) {
   UNROLL for (int r = 0; r < kRows; ++r) {
-    UNROLL for (int h = 0; h < 2; ++h) {
+    UNROLL for (int h = 0; h < kParts; ++h) {
+      sum[r][h] = continued ? _mm256_loadu_ps(out + r * stride + 8 * h) : _mm256_setzero_ps();
+    }
+  }
+}
+
+template <int kRows, int kParts>
+BATON_INLINE void StoreRows(float* out, size_t stride, const __m256 (&sum)[kRows][kParts],
+                            bool add) {
+  UNROLL for (int r = 0; r < kRows; ++r) {
+    UNROLL for (int h = 0; h < kParts; ++h) {
       float* p = out + r * stride + 8 * h;
       _mm256_storeu_ps(p, add ? _mm256_add_ps(_mm256_loadu_ps(p), sum[r][h]) : sum[r][h]);
     }

@@ -42,7 +42,7 @@ struct Some {
   BATON_INLINE void Store(float* p, __m512 v) const { _mm512_mask_storeu_ps(p, lanes, v); }
 };
 
-template <typename Columns>
+template <typename Columns, int kPanels>
 struct Dense {
   template <int kRows, typename B>
   static BATON_INLINE void Tile(const DensePanel<B>& args, const TilePlace& tile) {
@@ -50,36 +50,51 @@ struct Dense {
     const float* a = args.a + tile.first_row * args.a_stride;
     float* out = args.out + tile.first_row * args.out_stride;
     const bool continues = args.store == DenseStore::kContinue;
-    __m512 sum[kRows];
+    __m512 sum[kRows][kPanels];
     UNROLL for (int r = 0; r < kRows; ++r) {
-      sum[r] = continues ? columns.Load(out + r * args.out_stride) : _mm512_setzero_ps();
+      UNROLL for (int p = 0; p < kPanels; ++p) {
+        const float* begin = out + r * args.out_stride + p * kPanel;
+        sum[r][p] = continues ? columns.Load(begin) : _mm512_setzero_ps();
+      }
     }
-    const B* const* run = args.runs;
-    auto ahead = AheadOf(args, tile);
-    for (uint32_t left = args.k; left > 0; ++run) {
+    const B* const* runs = args.runs;
+    DenseAhead<B, kPanels> ahead(args, tile);
+    for (uint32_t left = args.k; left > 0; ++runs) {
       const uint32_t count = left < args.run ? left : args.run;
-      const B* b = *run;
-      for (uint32_t k = 0; k < count; ++k, b += args.b_stride, ++a) {
-        ahead.Step();
-        const __m512 values = columns.Load(b);
+      const B* b[kPanels];
+      UNROLL for (int p = 0; p < kPanels; ++p) b[p] = runs[p * args.panel_runs];
+      ahead.NextRun();
+      size_t at = 0;
+      for (uint32_t k = 0; k < count; ++k, at += args.b_stride, ++a) {
+        ahead.Step(at);
+        __m512 values[kPanels];
+        UNROLL for (int p = 0; p < kPanels; ++p) values[p] = columns.Load(b[p] + at);
         UNROLL for (int r = 0; r < kRows; ++r) {
-          sum[r] = _mm512_fmadd_ps(_mm512_set1_ps(a[r * args.a_stride]), values, sum[r]);
+          const __m512 x = _mm512_set1_ps(a[r * args.a_stride]);
+          UNROLL for (int p = 0; p < kPanels; ++p) {
+            sum[r][p] = _mm512_fmadd_ps(x, values[p], sum[r][p]);
+          }
         }
       }
       left -= count;
     }
     const bool adds = args.store == DenseStore::kAdd;
     UNROLL for (int r = 0; r < kRows; ++r) {
-      float* p = out + r * args.out_stride;
-      columns.Store(p, adds ? _mm512_add_ps(columns.Load(p), sum[r]) : sum[r]);
+      UNROLL for (int p = 0; p < kPanels; ++p) {
+        float* to = out + r * args.out_stride + p * kPanel;
+        columns.Store(to, adds ? _mm512_add_ps(columns.Load(to), sum[r][p]) : sum[r][p]);
+      }
     }
   }
 };
 
+template <int kPanels>
+using Whole = Dense<All, kPanels>;
+
 template <typename B>
 BATON_INLINE void Run(const DensePanel<B>& args) {
-  if (args.cols < kPanel) return ForTiles<Dense<Some>, 12>(args);
-  ForTiles<Dense<All>, 12>(args);
+  ForDenseTiles<Whole, 12, 24>(
+      args, [](const DensePanel<B>& narrow) { ForTiles<Dense<Some, 1>, 12>(narrow); });
 }
 
 }  // namespace
@@ -88,5 +103,10 @@ void Avx512DenseHalf(const DensePanel<uint16_t>& args) { Run(args); }
 void Avx512DenseBFloat16(const DensePanel<BFloat16>& args) { Run(args); }
 void Avx512DenseFloat(const DensePanel<float>& args) { Run(args); }
 void Avx512DenseInt8(const DensePanel<int8_t>& args) { Run(args); }
+void Avx512WidenInt8(const WidenPanel<int8_t>& args) {
+  for (uint32_t r = 0; r < args.rows; ++r) {
+    _mm512_storeu_ps(args.to + r * kPanel, All{}.Load(args.from + r * args.stride));
+  }
+}
 
 }  // namespace baton::kernels::cpu

@@ -18,29 +18,37 @@ BATON_INLINE float ToFloat(BFloat16 value) {
 BATON_INLINE float ToFloat(float value) { return value; }
 BATON_INLINE float ToFloat(int8_t value) { return value; }
 
+template <int kPanels>
 struct Dense {
   template <int kRows, typename B>
   static BATON_INLINE void Tile(const DensePanel<B>& args, const TilePlace& tile) {
+    constexpr int kParts = 4 * kPanels;
     const float* a = args.a + tile.first_row * args.a_stride;
     float* out = args.out + tile.first_row * args.out_stride;
     const bool continues = args.store == DenseStore::kContinue;
-    float32x4_t sum[kRows][4];
+    float32x4_t sum[kRows][kParts];
     UNROLL for (int r = 0; r < kRows; ++r) {
-      UNROLL for (int part = 0; part < 4; ++part) {
+      UNROLL for (int part = 0; part < kParts; ++part) {
         sum[r][part] = continues ? vld1q_f32(out + r * args.out_stride + 4 * part) : vdupq_n_f32(0);
       }
     }
-    const B* const* run = args.runs;
-    auto ahead = AheadOf(args, tile);
-    for (uint32_t left = args.k; left > 0; ++run) {
+    const B* const* runs = args.runs;
+    DenseAhead<B, kPanels> ahead(args, tile);
+    for (uint32_t left = args.k; left > 0; ++runs) {
       const uint32_t count = left < args.run ? left : args.run;
-      const B* b = *run;
-      for (uint32_t k = 0; k < count; ++k, b += args.b_stride, ++a) {
-        ahead.Step();
-        const float32x4_t values[4] = {Load4(b), Load4(b + 4), Load4(b + 8), Load4(b + 12)};
+      const B* b[kPanels];
+      UNROLL for (int p = 0; p < kPanels; ++p) b[p] = runs[p * args.panel_runs];
+      ahead.NextRun();
+      size_t at = 0;
+      for (uint32_t k = 0; k < count; ++k, at += args.b_stride, ++a) {
+        ahead.Step(at);
+        float32x4_t values[kParts];
+        UNROLL for (int part = 0; part < kParts; ++part) {
+          values[part] = Load4(b[part / 4] + at + part % 4 * 4);
+        }
         UNROLL for (int r = 0; r < kRows; ++r) {
           const float32x4_t x = vdupq_n_f32(a[r * args.a_stride]);
-          UNROLL for (int part = 0; part < 4; ++part) {
+          UNROLL for (int part = 0; part < kParts; ++part) {
             sum[r][part] = vfmaq_f32(sum[r][part], x, values[part]);
           }
         }
@@ -69,8 +77,16 @@ void Narrow(const DensePanel<B>& args) {
 
 template <typename B>
 BATON_INLINE void Run(const DensePanel<B>& args) {
-  if (args.cols < kPanel) return Narrow(args);
-  ForTiles<Dense, 6>(args);
+  ForDenseTiles<Dense, 6, 6>(args, Narrow<B>);
+}
+
+template <typename B>
+BATON_INLINE void Widen(const WidenPanel<B>& args) {
+  for (uint32_t r = 0; r < args.rows; ++r) {
+    UNROLL for (int part = 0; part < 4; ++part) {
+      vst1q_f32(args.to + r * kPanel + 4 * part, Load4(args.from + r * args.stride + 4 * part));
+    }
+  }
 }
 
 }  // namespace
@@ -79,5 +95,7 @@ void NeonDenseHalf(const DensePanel<uint16_t>& args) { Run(args); }
 void NeonDenseBFloat16(const DensePanel<BFloat16>& args) { Run(args); }
 void NeonDenseFloat(const DensePanel<float>& args) { Run(args); }
 void NeonDenseInt8(const DensePanel<int8_t>& args) { Run(args); }
+void NeonWidenHalf(const WidenPanel<uint16_t>& args) { Widen(args); }
+void NeonWidenInt8(const WidenPanel<int8_t>& args) { Widen(args); }
 
 }  // namespace baton::kernels::cpu

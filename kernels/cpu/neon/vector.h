@@ -86,11 +86,11 @@ struct Vector128 {
       UNROLL for (int part = 0; part < kParts; ++part) sum[r][part] = vdupq_n_f32(0);
     }
   }
-  template <int kRows>
-  static BATON_INLINE void StoreRows(float* out, size_t stride, const Floats (&sum)[kRows][kParts],
+  template <int kRows, int kAll>
+  static BATON_INLINE void StoreRows(float* out, size_t stride, const Floats (&sum)[kRows][kAll],
                                      bool add) {
     UNROLL for (int r = 0; r < kRows; ++r) {
-      UNROLL for (int part = 0; part < kParts; ++part) {
+      UNROLL for (int part = 0; part < kAll; ++part) {
         float* p = out + r * stride + kLanes * part;
         vst1q_f32(p, add ? vaddq_f32(vld1q_f32(p), sum[r][part]) : sum[r][part]);
       }

@@ -13,9 +13,10 @@ float ToFloat(int8_t value) { return value; }
 
 template <typename B>
 float Dot(const DensePanel<B>& args, const float* a, uint32_t n, float sum) {
+  const B* const* runs = args.runs + n / kPanel * args.panel_runs;
   for (uint32_t k = 0; k < args.k; ++k) {
-    const B* row = args.runs[k / args.run] + (k % args.run) * args.b_stride;
-    sum = std::fmaf(a[k], ToFloat(row[n]), sum);
+    const B* row = runs[k / args.run] + (k % args.run) * args.b_stride;
+    sum = std::fmaf(a[k], ToFloat(row[n % kPanel]), sum);
   }
   return sum;
 }
@@ -32,11 +33,22 @@ void Dense(const DensePanel<B>& args) {
   }
 }
 
+template <typename B>
+void Widen(const WidenPanel<B>& args) {
+  for (uint32_t r = 0; r < args.rows; ++r) {
+    for (uint32_t i = 0; i < kPanel; ++i) {
+      args.to[r * kPanel + i] = ToFloat(args.from[r * args.stride + i]);
+    }
+  }
+}
+
 }  // namespace
 
 void ScalarDenseHalf(const DensePanel<uint16_t>& args) { Dense(args); }
 void ScalarDenseBFloat16(const DensePanel<BFloat16>& args) { Dense(args); }
 void ScalarDenseFloat(const DensePanel<float>& args) { Dense(args); }
 void ScalarDenseInt8(const DensePanel<int8_t>& args) { Dense(args); }
+void ScalarWidenHalf(const WidenPanel<uint16_t>& args) { Widen(args); }
+void ScalarWidenInt8(const WidenPanel<int8_t>& args) { Widen(args); }
 
 }  // namespace baton::kernels::cpu

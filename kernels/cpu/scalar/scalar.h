@@ -15,6 +15,8 @@ void ScalarDenseFloat(const DensePanel<float>& args);
 void ScalarDenseInt8(const DensePanel<int8_t>& args);
 void ScalarQuantizeInt8(const QuantizeRows<int8_t>& args);
 void ScalarQuantizeInt16(const QuantizeRows<int16_t>& args);
+void ScalarWidenHalf(const WidenPanel<uint16_t>& args);
+void ScalarWidenInt8(const WidenPanel<int8_t>& args);
 void ScalarSwiGlu(const float* gate, const float* up, size_t n, float* out);
 void ScalarToHalf(const float* x, size_t n, uint16_t* out);
 SoftmaxState ScalarSoftmax(float* scores, uint32_t n, float scale);
