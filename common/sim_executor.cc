@@ -40,6 +40,20 @@ void SimWorld::DropEventsOf(const SimExecutor* node) {
   }
 }
 
+void SimWorld::PutOff(const SimExecutor& node) {
+  std::vector<std::pair<Time, Event>> later;
+  for (auto it = events_.begin(); it != events_.end();) {
+    const Time from = it->second.timer != nullptr ? node.timers_from_ : node.posts_from_;
+    if (it->second.node != &node || it->first.first >= from) {
+      ++it;
+      continue;
+    }
+    later.emplace_back(from, std::move(it->second));
+    it = events_.erase(it);
+  }
+  for (auto& [when, event] : later) Add(when, std::move(event));
+}
+
 bool SimWorld::RunOne() {
   DropCancelled();
   if (events_.empty()) return false;
@@ -88,7 +102,7 @@ void SimExecutor::Post(std::function<void()> task) {
   SimWorld::Event event;
   event.node = this;
   event.task = std::move(task);
-  world_.Add(world_.now() + post_delay_, std::move(event));
+  world_.Add(std::max(world_.now() + post_delay_, posts_from_), std::move(event));
 }
 
 TimerHandle SimExecutor::PostAt(Time when, std::function<void()> task) {
@@ -97,8 +111,14 @@ TimerHandle SimExecutor::PostAt(Time when, std::function<void()> task) {
   event.node = this;
   event.timer = std::make_shared<std::function<void()>>(std::move(task));
   TimerHandle handle(event.timer);
-  world_.Add(when - clock_offset_, std::move(event));
+  world_.Add(std::max(when - clock_offset_, timers_from_), std::move(event));
   return handle;
+}
+
+void SimExecutor::StandStill(Time until, Duration unread) {
+  timers_from_ = std::max(timers_from_, until);
+  posts_from_ = std::max(posts_from_, until + unread);
+  world_.PutOff(*this);
 }
 
 void SimExecutor::Kill() {

@@ -59,6 +59,8 @@ class SimWorld {
     std::shared_ptr<std::function<void()>> timer;  // set instead of task
   };
   void Add(Time when, Event event);
+  // What the node has to do, in its order, to when it runs again.
+  void PutOff(const SimExecutor& node);
   void DropEventsOf(const SimExecutor* node);
   // Cancelled timers go without counting as events or moving the clock.
   void DropCancelled();
@@ -87,16 +89,24 @@ class SimExecutor : public Executor {
   // timers that are due first. Never less than before.
   void set_post_delay(Duration delay) { post_delay_ = delay; }
 
+  // Does not run before the world's time `until`, as a stopped process: timers that fell due run
+  // then, what was posted `unread` later, because the threads that read its sockets stood still
+  // too.
+  void StandStill(Time until, Duration unread);
+
   void Kill();
   bool alive() const { return alive_; }
   const std::string& name() const { return name_; }
   SimWorld& world() { return world_; }
 
  private:
+  friend class SimWorld;
   SimWorld& world_;
   const std::string name_;
   const Duration clock_offset_;
   Duration post_delay_{0};
+  Time timers_from_{};  // not before; the world's time
+  Time posts_from_{};
   bool alive_ = true;
 };
 

@@ -58,6 +58,44 @@ TEST(SimExecutorTest, TimersRunBeforeWhatWasPostedBehindALongTurn) {
   EXPECT_EQ(ran, (std::vector<std::string>{"timer", "posted first", "posted second"}));
 }
 
+TEST(SimExecutorTest, ANodeThatStandsStillRunsItsTimersBeforeWhatItHasNotRead) {
+  SimWorld world;
+  SimExecutor node(world, "node", seconds(100));
+  std::vector<std::pair<std::string, Time>> ran;
+  const auto run = [&](const char* what) {
+    return [&ran, &world, what] { ran.emplace_back(what, world.now()); };
+  };
+  const TimerHandle early = node.PostAfter(milliseconds(1), run("early"));
+  const TimerHandle timer = node.PostAfter(seconds(2), run("timer"));
+  world.RunFor(seconds(1));
+  node.StandStill(Time(seconds(5)), milliseconds(3));
+  node.Post(run("posted"));
+  world.At(Time(seconds(5)), [&] { node.Post(run("posted last")); });
+  world.RunFor(seconds(10));
+  const std::vector<std::pair<std::string, Time>> expected = {
+      {"early", Time(milliseconds(1))},
+      {"timer", Time(seconds(5))},
+      {"posted", Time(milliseconds(5003))},
+      {"posted last", Time(milliseconds(5003))}};
+  EXPECT_EQ(ran, expected);
+}
+
+TEST(SimExecutorTest, WhatWasPostedKeepsItsOrderThroughOverlappingStandstills) {
+  SimWorld world;
+  SimExecutor node(world, "node");
+  std::vector<int> ran;
+  node.StandStill(Time(seconds(5)), milliseconds(3));
+  node.Post([&] { ran.push_back(1); });
+  world.RunFor(seconds(1));
+  node.StandStill(Time(seconds(9)), milliseconds(1));
+  node.Post([&] { ran.push_back(2); });
+  world.RunFor(seconds(7));
+  EXPECT_TRUE(ran.empty());
+  node.Post([&] { ran.push_back(3); });
+  world.RunFor(seconds(2));
+  EXPECT_EQ(ran, (std::vector<int>{1, 2, 3}));
+}
+
 TEST(SimExecutorTest, NothingOfAKilledNodeEverRuns) {
   SimWorld world;
   SimExecutor victim(world, "victim");

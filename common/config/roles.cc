@@ -35,6 +35,7 @@ std::vector<Option> WorkerOptions() {
       Integer("kv-blocks", 1024, 1, kMost, "KV blocks of the pool"),
       Integer("block-size", 16, 16, 256, "token slots of a KV block, a power of two"),
       Integer("context", 0, 0, kMost, "lowers the model's context length; 0: as the model says"),
+      Choice("prefix-cache", {"on", "off"}, "finished KV blocks serve prompts that begin alike"),
       Integer("max-running", 64, 1, kMost, "choices in the batch"),
       Integer("max-queue", 1024, 1, kMost, "requests that wait; beyond them RESOURCE_EXHAUSTED"),
       Integer("step-tokens", 0, 0, kMost,
@@ -66,6 +67,10 @@ std::vector<Option> RouterOptions() {
               "placements of one request that fail for other reasons than lack of room"),
       Integer("prompt-window", 32, 1, kMost,
               "requests without a first token that one worker may have"),
+      Choice("placement", {"seconds", "least-work", "new-blocks"},
+             "a prompt goes where it is predicted to be done first, cached tokens taken off; the "
+             "others are for comparison"),
+      Integer("cache-index-mb", 64, 1, 1 << 20, "MiB for what workers hold of prompts"),
       Integer("worker-silence-ms", 4000, 1, kMost,
               "a worker that says nothing for so long is lost"),
       Integer("client-buffer-bytes", 256 << 10, 1, kMost, "held for one client that reads slowly"),
@@ -245,17 +250,17 @@ std::vector<std::string> Missing(const Role& role, const Settings& settings) {
 
 const std::vector<std::string>& HandedToWorkers() {
   static const std::vector<std::string> kNames = {
-      "transport",   "kv-blocks",          "block-size", "context",  "max-running", "max-queue",
-      "step-tokens", "lease-ms",           "threads",    "affinity", "backend",     "kv-type",
-      "advertise",   "reserve-patience-ms"};
+      "transport",   "kv-blocks", "prefix-cache", "block-size", "context",
+      "max-running", "max-queue", "step-tokens",  "lease-ms",   "threads",
+      "affinity",    "backend",   "kv-type",      "advertise",  "reserve-patience-ms"};
   return kNames;
 }
 
 const std::vector<std::string>& HandedToRouters() {
   static const std::vector<std::string> kNames = {
-      "max-queue",           "max-queue-tokens",   "ttft-target-ms",    "age-credit-ms",
-      "default-max-tokens",  "prompt-window",      "worker-silence-ms", "slow-client-timeout-ms",
-      "client-buffer-bytes", "client-keepalive-ms"};
+      "max-queue",           "max-queue-tokens",    "ttft-target-ms",    "age-credit-ms",
+      "default-max-tokens",  "prompt-window",       "worker-silence-ms", "slow-client-timeout-ms",
+      "client-buffer-bytes", "client-keepalive-ms", "placement",         "cache-index-mb"};
   return kNames;
 }
 

@@ -17,8 +17,8 @@ namespace baton::rpc {
 //
 // We connect, not gRPC: gRPC 1.51 forgets the socket of a connection whose peer answers only after
 // its time to connect has passed (https://github.com/grpc/grpc/pull/32071), so a peer that stands
-// still would cost both sides a descriptor for every attempt. Only a HOST that is a name is left
-// to gRPC, because resolving may take long.
+// still would cost both sides a descriptor for every attempt. Left to gRPC is a HOST that is a
+// name, because resolving may take long, and what fails at once (e.g. refused), for its error.
 std::shared_ptr<grpc::Channel> OwnChannel(const std::string& address,
                                           const grpc::ChannelArguments& arguments);
 

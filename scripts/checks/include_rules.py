@@ -15,7 +15,7 @@ FOLDERS = {
     "engine": {"common", "sampling", "kv", "text"},
     "model": {"common", "sampling", "kv", "gguf", "kernels", "engine"},
     "kvtransfer": {"common", "kv", "proto"},
-    "proto": {"common"},
+    "proto": {"common", "kv"},
     "worker": _CORE,
     "prefill_worker": _CORE,
     "decode_worker": _CORE,
@@ -33,7 +33,8 @@ ONLY = {
     ("kernels", "kv"): r"kv/(layout|arena|block)\.h",
     ("engine", "text"): r"text/(vocab|stop|grammar)[a-z_]*\.h",
     ("model", "engine"): r"engine/model_runner\.h",
-    ("router", "kv"): r"kv/(block_demand|layout)\.h",
+    ("proto", "kv"): r"kv/cache_event\.h",
+    ("router", "kv"): r"kv/(block_demand|block_hash|cache_event|layout)\.h",
 }
 
 # Programs, the worker process (both roles over one shell) and tests across packages join everything.

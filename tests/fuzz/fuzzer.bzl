@@ -30,7 +30,7 @@ def fuzzer(name, deps):
 def planted_fault(name, fuzzer, src, find, replace, deps, hdrs = []):
     """A fuzzer with one changed line of the product, which it must find (./test --long fuzz, first of all).
 
-    Makes :FUZZER_planted_NAME. As in tests/simulation/defects.bzl the changed file is an object of the program, so that the linker
+    Makes :FUZZER_planted_NAME. As in bazel/planted.bzl the changed file is an object of the program, so that the linker
     leaves the library's member out.
 
     Args:
