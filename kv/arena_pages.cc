@@ -1,6 +1,7 @@
 #include "kv/arena_pages.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +15,8 @@ namespace baton::kv {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{2} << 20;  // a huge page: the kernel gives no less at once
+
+constexpr int kNice = 10;  // a tenth of a core that others want
 
 // Not in every system's headers; since Linux 5.14. As if each page were written, without a write.
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
@@ -40,6 +43,8 @@ ArenaPages::~ArenaPages() {
 }
 
 void ArenaPages::Run(const Done& done) {
+  // Of this thread alone. Not the lowest: it holds the lock of the process's mappings meanwhile.
+  setpriority(PRIO_PROCESS, 0, kNice);
   const absl::Status status = TakeAll();
   if (!stop_) done(status);
 }

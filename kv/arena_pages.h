@@ -14,8 +14,8 @@ namespace baton::kv {
 
 // A machine can take a second to find and clear some hundred megabytes, and a worker is ready
 // without them: a block whose pages are not there yet gets them when it is first written. So they
-// come on a thread of their own, the blocks that a pool gives out first before the others. Contents
-// are not touched. Made and destroyed by one thread.
+// come on a thread of their own, which gives way to those that work, the blocks that a pool gives
+// out first before the others. Contents are not touched. Made and destroyed by one thread.
 class ArenaPages {
  public:
   // Called once on the thread, unless the object dies first. RESOURCE_EXHAUSTED: the kernel has no

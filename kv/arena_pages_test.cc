@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <future>
@@ -58,6 +59,17 @@ TEST_P(ArenaPagesTest, EveryPageComesAndContentsStay) {
       std::all_of(written.begin(), written.end(), [](auto b) { return b == std::byte{42}; }));
   const auto other = arena->Piece(0, kKeyArena, kBlocks - 1);
   EXPECT_TRUE(std::all_of(other.begin(), other.end(), [](auto b) { return b == std::byte{0}; }));
+}
+
+TEST_P(ArenaPagesTest, ItsThreadGivesWayAndNoOther) {
+  const auto nice = [] { return getpriority(PRIO_PROCESS, 0); };
+  const int own = nice();
+  if (own >= 10) GTEST_SKIP() << "this process gives way already";
+  const auto arena = Arena(GetParam());
+  std::promise<int> of_thread;
+  const ArenaPages pages(*arena, [&](const absl::Status&) { of_thread.set_value(nice()); });
+  EXPECT_EQ(of_thread.get_future().get(), 10);
+  EXPECT_EQ(nice(), own);
 }
 
 TEST_P(ArenaPagesTest, StopsWhenItIsNotWantedAnyMore) {

@@ -8,6 +8,10 @@ namespace baton::kv {
 // Index of a block within the pool (and arenas) of its KV group.
 using BlockId = uint32_t;
 
+// In a list of blocks by position: a place without a block. What was there slid out of the group's
+// window, or what is to be there holds earlier positions until then (kv/sliding_windows.h).
+inline constexpr BlockId kNoBlock = UINT32_MAX;
+
 // Index of a KV group within the layout (llama: only group 0).
 using GroupId = uint32_t;
 

@@ -6,11 +6,12 @@
 #include "absl/status/status.h"
 #include "common/check.h"
 #include "common/checked.h"
+#include "common/status_macros.h"
 
 namespace baton::kv {
 
-absl::StatusOr<uint32_t> BlocksNeeded(uint64_t prompt_tokens, uint32_t n, uint32_t max_tokens,
-                                      uint32_t block_size) {
+absl::StatusOr<BlockPlaces> PlacesNeeded(uint64_t prompt_tokens, uint32_t n, uint32_t max_tokens,
+                                         uint32_t block_size) {
   BATON_CHECK(n >= 1 && max_tokens >= 1 && block_size >= 1);
   const uint64_t shared = prompt_tokens / block_size;
   const uint64_t own = BlocksFor(prompt_tokens % block_size + max_tokens - 1, block_size);
@@ -24,7 +25,14 @@ absl::StatusOr<uint32_t> BlocksNeeded(uint64_t prompt_tokens, uint32_t n, uint32
                                  std::to_string(n) + " choices of " + std::to_string(max_tokens) +
                                  " tokens needs 2^32 blocks or more");
   }
-  return *blocks;
+  return BlockPlaces{static_cast<uint32_t>(shared), n, static_cast<uint32_t>(own)};
+}
+
+absl::StatusOr<uint32_t> BlocksNeeded(uint64_t prompt_tokens, uint32_t n, uint32_t max_tokens,
+                                      uint32_t block_size) {
+  BATON_ASSIGN_OR_RETURN(const BlockPlaces places,
+                         PlacesNeeded(prompt_tokens, n, max_tokens, block_size));
+  return places.total();
 }
 
 }  // namespace baton::kv

@@ -13,7 +13,9 @@ namespace {
 template <typename Visit>
 void ForEach(const GroupBlocks& blocks, Visit visit) {
   for (GroupId g = 0; g < blocks.size(); ++g) {
-    for (const BlockId block : blocks[g]) visit(BlockRef{g, block});
+    for (const BlockId block : blocks[g]) {
+      if (block != kNoBlock) visit(BlockRef{g, block});
+    }
   }
 }
 
@@ -46,7 +48,9 @@ void BlockLease::SetState(BlockState state, uint32_t begin, uint32_t end) {
     BATON_CHECK(begin <= end && end <= blocks_[g].size());
     for (uint32_t i = begin; i < end; ++i) {
       const BlockRef ref{g, blocks_[g][i]};
-      if (pool_->At(ref).shares == 1) pool_->Move(ref, state);
+      if (ref.block == kNoBlock) continue;
+      const BlockPool::Block& block = pool_->At(ref);
+      if (block.shares == 1 && !block.kept) pool_->Move(ref, state);
     }
   }
 }
@@ -56,7 +60,7 @@ void BlockLease::Truncate(uint32_t count) {
     while (blocks_[g].size() > count) {
       const BlockRef ref{g, blocks_[g].back()};
       blocks_[g].pop_back();
-      pool_->DropShare(ref);
+      if (ref.block != kNoBlock) pool_->DropShare(ref);
     }
   }
 }
@@ -96,6 +100,36 @@ void BlockLease::Append(BlockLease other) {
   other.blocks_.clear();
 }
 
+void BlockLease::Replace(uint32_t index, BlockLease other) {
+  BATON_CHECK(pool_ != nullptr && other.pool_ == pool_);
+  for (GroupId g = 0; g < blocks_.size(); ++g) {
+    BATON_CHECK(index < blocks_[g].size() && other.blocks_[g].size() == 1);
+    std::swap(blocks_[g][index], other.blocks_[g].front());
+  }
+}
+
+void BlockLease::Insert(GroupId group, uint32_t index, uint32_t count) {
+  std::vector<BlockId>& places = blocks_.at(group);
+  BATON_CHECK(index <= places.size());
+  places.insert(places.begin() + index, count, kNoBlock);
+}
+
+void BlockLease::Drop(GroupId group, uint32_t index) {
+  pool_->DropShare({group, std::exchange(blocks_.at(group).at(index), kNoBlock)});
+}
+
+void BlockLease::Move(GroupId group, uint32_t from, uint32_t to) {
+  std::vector<BlockId>& places = blocks_.at(group);
+  BATON_CHECK(places.at(to) == kNoBlock && Alone(group, from));
+  places[to] = std::exchange(places[from], kNoBlock);
+  pool_->Move({group, places[to]}, BlockState::kReserved);
+}
+
+bool BlockLease::Alone(GroupId group, uint32_t index) const {
+  const BlockPool::Block& block = pool_->At({group, blocks_.at(group).at(index)});
+  return block.shares == 1 && !block.kept;
+}
+
 void BlockLease::Reset() {
   BlockPool* const pool = std::exchange(pool_, nullptr);
   const GroupBlocks blocks = std::exchange(blocks_, {});
@@ -133,12 +167,15 @@ BlockPool::~BlockPool() {
 absl::StatusOr<BlockLease> BlockPool::Take(const std::vector<uint32_t>& wanted) {
   BATON_CHECK(wanted.size() == groups_.size());
   for (GroupId g = 0; g < groups_.size(); ++g) {
-    if (wanted[g] > groups_[g].free.size()) {
+    if (wanted[g] > groups_[g].available()) {
       return absl::ResourceExhaustedError(
-          "KV group " + std::to_string(g) + " has " + std::to_string(groups_[g].free.size()) +
+          "KV group " + std::to_string(g) + " has " + std::to_string(groups_[g].available()) +
           " free blocks of " + std::to_string(groups_[g].blocks.size()) + ", " +
           std::to_string(wanted[g]) + " are needed");
     }
+  }
+  for (GroupId g = 0; g < groups_.size(); ++g) {
+    while (groups_[g].free.size() < wanted[g]) BATON_CHECK(keeper_ && keeper_->GiveUpSome());
   }
   GroupBlocks taken(groups_.size());
   for (GroupId g = 0; g < groups_.size(); ++g) {
@@ -161,6 +198,31 @@ BlockPin BlockPool::Pin(const GroupBlocks& blocks) {
   return BlockPin(this, blocks);
 }
 
+void BlockPool::Keep(BlockRef ref) {
+  Block& block = At(ref);
+  BATON_CHECK(keeper_ != nullptr && block.shares > 0 && !block.kept);
+  block.kept = true;
+  ++kept_;
+  Move(ref, BlockState::kLive);
+}
+
+void BlockPool::Unkeep(BlockRef ref) {
+  Block& block = At(ref);
+  BATON_CHECK(block.kept);
+  block.kept = false;
+  --kept_;
+  if (block.shares == 0 && block.pins == 0) Settle(ref);
+}
+
+BlockLease BlockPool::ShareKept(GroupBlocks blocks) {
+  ForEach(blocks, [this](BlockRef ref) {
+    BATON_CHECK(At(ref).kept);
+    ++At(ref).shares;
+    Move(ref, BlockState::kLive);
+  });
+  return BlockLease(this, std::move(blocks));
+}
+
 std::vector<uint32_t> BlockPool::capacity() const {
   std::vector<uint32_t> out;
   for (const Group& group : groups_) out.push_back(static_cast<uint32_t>(group.blocks.size()));
@@ -169,7 +231,7 @@ std::vector<uint32_t> BlockPool::capacity() const {
 
 std::vector<uint32_t> BlockPool::free_blocks() const {
   std::vector<uint32_t> out;
-  for (const Group& group : groups_) out.push_back(static_cast<uint32_t>(group.free.size()));
+  for (const Group& group : groups_) out.push_back(group.available());
   return out;
 }
 
@@ -184,7 +246,7 @@ bool BlockPool::CanEverFit(const std::vector<uint32_t>& wanted) const {
 bool BlockPool::FitsNow(const std::vector<uint32_t>& wanted) const {
   BATON_CHECK(wanted.size() == groups_.size());
   for (GroupId g = 0; g < groups_.size(); ++g) {
-    if (wanted[g] > groups_[g].free.size()) return false;
+    if (wanted[g] > groups_[g].available()) return false;
   }
   return true;
 }
@@ -206,14 +268,21 @@ uint32_t BlockPool::SharesOf(BlockRef ref) const {
 }
 
 absl::Status BlockPool::CheckIntegrity() const {
+  uint32_t kept = 0;
   for (GroupId g = 0; g < groups_.size(); ++g) {
     const Group& group = groups_[g];
     BlockCounts counts{};
     for (BlockId id = 0; id < group.blocks.size(); ++id) {
       const Block& block = group.blocks[id];
       ++counts[static_cast<size_t>(block.state)];
+      kept += block.kept ? 1 : 0;
       const bool unused = block.shares == 0 && block.pins == 0;
-      if ((block.state == BlockState::kFree) != unused) return Broken({g, id}, "free but used");
+      if ((block.state == BlockState::kFree) != (unused && !block.kept)) {
+        return Broken({g, id}, "free but used, or the reverse");
+      }
+      if ((block.state == BlockState::kCached) != (unused && block.kept)) {
+        return Broken({g, id}, "cached but used, or the reverse");
+      }
       const bool orphan = block.shares == 0 && block.pins > 0;
       if ((block.state == BlockState::kQuarantined) != orphan) {
         return Broken({g, id}, "quarantined without reason, or the reverse");
@@ -230,6 +299,7 @@ absl::Status BlockPool::CheckIntegrity() const {
       return Broken({g, 0}, "a free block is not in the free list");
     }
   }
+  if (kept != kept_) return absl::InternalError("kept blocks are miscounted");
   return absl::OkStatus();
 }
 
@@ -250,22 +320,24 @@ void BlockPool::DropShare(BlockRef ref) {
   Block& block = At(ref);
   BATON_CHECK(block.shares > 0);
   if (--block.shares > 0) return;
+  if (block.kept) keeper_->OnUnshared(ref);
   if (block.pins > 0) {
     Move(ref, BlockState::kQuarantined);
   } else {
-    Free(ref);
+    Settle(ref);
   }
 }
 
 void BlockPool::DropPin(BlockRef ref) {
   Block& block = At(ref);
   BATON_CHECK(block.pins > 0);
-  if (--block.pins == 0 && block.shares == 0) Free(ref);
+  if (--block.pins == 0 && block.shares == 0) Settle(ref);
 }
 
-void BlockPool::Free(BlockRef ref) {
-  Move(ref, BlockState::kFree);
-  groups_[ref.group].free.push_back(ref.block);
+void BlockPool::Settle(BlockRef ref) {
+  const bool kept = At(ref).kept;
+  Move(ref, kept ? BlockState::kCached : BlockState::kFree);
+  if (!kept) groups_[ref.group].free.push_back(ref.block);
   if (freed_ != nullptr) freed_();
 }
 

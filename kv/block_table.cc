@@ -43,9 +43,29 @@ std::vector<BlockRef> BlockTable::Extend(uint32_t end, BlockState state) {
   const GroupBlocks& blocks = lease_.blocks();
   std::vector<BlockRef> touched;
   for (GroupId g = 0; g < blocks.size(); ++g) {
-    for (uint32_t i = first_block; i < end_block; ++i) touched.push_back({g, blocks[g][i]});
+    for (uint32_t i = first_block; i < end_block; ++i) {
+      BATON_CHECK(blocks[g][i] != kNoBlock);
+      touched.push_back({g, blocks[g][i]});
+    }
   }
   return touched;
+}
+
+void BlockTable::Slide(const SlidingWindows& windows) {
+  if (!windows.any() || lease_.empty()) return;
+  for (GroupId g = 0; g < lease_.blocks().size(); ++g) {
+    const std::vector<BlockId>& places = lease_.blocks()[g];
+    auto empty = static_cast<uint32_t>(BlocksFor(filled_, block_size_));
+    // Those before the first one that is gone went earlier.
+    for (uint32_t i = windows.FirstSeen(g, filled_); i-- > 0 && places[i] != kNoBlock;) {
+      while (empty < places.size() && places[empty] != kNoBlock) ++empty;
+      if (empty < places.size() && lease_.Alone(g, i)) {
+        lease_.Move(g, i, empty);
+      } else {
+        lease_.Drop(g, i);
+      }
+    }
+  }
 }
 
 void BlockTable::SetState(BlockState state) {

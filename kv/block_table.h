@@ -1,5 +1,5 @@
 // The blocks of one sequence by position: slot p of group g lies in block blocks()[g][p /
-// block_size].
+// block_size], as long as a later token can see it.
 #ifndef BATON_KV_BLOCK_TABLE_H_
 #define BATON_KV_BLOCK_TABLE_H_
 
@@ -9,6 +9,7 @@
 
 #include "kv/block.h"
 #include "kv/block_pool.h"
+#include "kv/sliding_windows.h"
 
 namespace baton::kv {
 
@@ -35,10 +36,17 @@ class BlockTable {
   // Of the blocks of slots [0, filled()); the room to grow stays reserved.
   void SetState(BlockState state);
 
+  // Blocks may be replaced by equal ones.
+  BlockLease& lease() { return lease_; }
   // The blocks leave the table.
   BlockLease TakeLease() { return std::move(lease_); }
 
-  // Forgets what lies at and after `end` (the blocks stay); no reader looks past filled().
+  // Blocks that no token at filled() or later can see leave their places, each for the first place
+  // behind filled() that has none, else for the pool. No step that reads them is in flight.
+  void Slide(const SlidingWindows& windows);
+
+  // Forgets what lies at and after `end` (the blocks stay); no reader looks past filled(). What
+  // slid out of a window does not come back.
   void Truncate(uint32_t end);
 
  private:
