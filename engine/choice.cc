@@ -1,10 +1,12 @@
 #include "engine/choice.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "common/check.h"
+#include "kv/block_demand.h"
 
 namespace baton::engine {
 
@@ -50,10 +52,15 @@ absl::StatusOr<std::vector<TokenEvent>> Choice::Replay(const ChoiceState& came) 
   return events;
 }
 
-std::vector<TokenId> Choice::Chunk(uint32_t length) const {
-  BATON_CHECK(length <= pending() && computed() >= place_.prompt_length);
-  const auto begin = tokens_.begin() + (computed() - place_.prompt_length);
-  return std::vector<TokenId>(begin, begin + length);
+uint32_t Choice::most_slots() const {
+  const uint64_t end = uint64_t{place_.prompt_length} + place_.max_tokens;
+  return static_cast<uint32_t>(std::min<uint64_t>(end, place_.context_length) - 1);
+}
+
+uint32_t Choice::slots_at_first(uint32_t block_size) const {
+  const uint32_t grown = kv::TokensAtFirst(sampled(), place_.max_tokens, block_size) - 1;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(uint64_t{place_.prompt_length} + grown, most_slots()));
 }
 
 }  // namespace baton::engine

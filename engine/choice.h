@@ -12,6 +12,7 @@
 #include "common/decoder_state.h"
 #include "engine/model_runner.h"
 #include "kv/block_table.h"
+#include "kv/prefix_cache.h"
 #include "sampling/logit_edits.h"
 #include "text/stop.h"
 
@@ -28,6 +29,7 @@ struct TokenEvent {
   FinishReason finish_reason = FinishReason::kNone;      // of the choice
   std::optional<TokenLogprobs> logprobs = std::nullopt;  // when asked for
   bool last = false;                                     // no choice of the sequence goes on
+  bool operator==(const TokenEvent&) const = default;
 };
 
 // Owner: its sequence.
@@ -55,15 +57,27 @@ class Choice {
   // What its next token is sampled with.
   ChoiceSample NextSample() const { return {index(), editor_.Edits(stop_.ForbiddenNext())}; }
 
-  // From the fork on. The prompt is in the table, and maybe more.
-  void Start(kv::BlockTable table) { table_ = std::move(table); }
+  // From the fork on. In the cache up to `chain`.
+  void Start(kv::BlockTable table, kv::CacheChain chain) {
+    table_ = std::move(table);
+    chain_ = std::move(chain);
+  }
   kv::BlockTable& table() { return table_; }
+  kv::CacheChain& chain() { return chain_; }
+  TokenId TokenAt(uint32_t position) const { return tokens_[position - place_.prompt_length]; }
+  // Slots that its next token reads, and those it takes at once when it begins or goes on: a block
+  // more, as far as it may grow.
+  uint32_t slots_now() const { return place_.prompt_length + sampled(); }
+  uint32_t slots_at_first(uint32_t block_size) const;
+  uint64_t slots() const { return table_.slots(); }  // that it has
+  bool has_room() const { return slots() >= slots_now(); }
+  // The most that it may come to need: the last token never enters the cache.
+  uint32_t most_slots() const;
   // Tokens [computed(), prompt + sampled) are not in the blocks yet.
   uint32_t computed() const { return table_.filled(); }
   uint32_t pending() const { return place_.prompt_length + sampled() - computed(); }
   // Next: the one token that was just sampled.
   bool decoding() const { return pending() <= 1; }
-  std::vector<TokenId> Chunk(uint32_t length) const;
 
   StepId last_step = 0;  // it, or its prompt, ran in
 
@@ -73,6 +87,7 @@ class Choice {
   StopMatcher stop_;
   sampling::LogitEditor editor_;
   kv::BlockTable table_;
+  kv::CacheChain chain_;
   bool finished_ = false;
 };
 

@@ -9,30 +9,12 @@
 #include "common/status_macros.h"
 #include "kv/block_fork.h"
 #include "kv/block_table.h"
-#include "text/stop.h"
 
 namespace baton::engine {
 
 namespace {
 
 absl::Status Bad(const std::string& text) { return absl::InvalidArgumentError(text); }
-
-absl::Status CheckTokens(const Vocab& vocab, const std::vector<TokenId>& tokens,
-                         const std::string& field) {
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (vocab.Contains(tokens[i])) continue;
-    return Bad(field + "[" + std::to_string(i) + "]: token " + std::to_string(tokens[i]) +
-               " is not in [0, " + std::to_string(vocab.size()) + ")");
-  }
-  return absl::OkStatus();
-}
-
-// Slots that each choice will ever use: the last token never enters the cache.
-uint64_t SlotsNeeded(const NewSequence& sequence, uint32_t context_length) {
-  const uint64_t prompt = sequence.state.prompt.size();
-  if (sequence.mode == SequenceMode::kPrefillOnly) return prompt;
-  return std::min<uint64_t>(prompt + sequence.state.stop.max_tokens, context_length) - 1;
-}
 
 uint64_t SlotsOf(const kv::BlockTable& table, const NewSequence& sequence) {
   const auto choices = static_cast<uint32_t>(sequence.state.choices.size());
@@ -48,13 +30,18 @@ void UseBlocks(kv::BlockTable& table, kv::BlockState state, StepItem& item, Step
   item.block_tables = table.Prefix(end);
 }
 
+kv::BlockTable& TableOf(Sequence& sequence, const ScheduledItem& item) {
+  return sequence.in_prompt() ? sequence.blocks() : sequence.choices()[item.choice].table();
+}
+
 StepOutlook OutlookOf(const std::vector<Candidate>& candidates) {
   StepOutlook outlook;
   for (const Candidate& c : candidates) {
     if (c.decoding) {
       outlook.decodes.AddDecode(c.position);
-    } else if (c.started) {
-      outlook.prompt_start = std::max(outlook.prompt_start, c.position);
+    } else {
+      outlook.waiting += c.rows;
+      if (c.started) outlook.prompt_start = std::max(outlook.prompt_start, c.position);
     }
   }
   return outlook;
@@ -72,10 +59,6 @@ StepWork WorkOf(const std::vector<ScheduledItem>& plan) {
   return work;
 }
 
-std::string Indexed(uint32_t choice, const char* field) {
-  return "choices[" + std::to_string(choice) + "]." + field;
-}
-
 }  // namespace
 
 absl::Status EngineOptions::Validate() const {
@@ -90,90 +73,38 @@ absl::Status EngineOptions::Validate() const {
 }
 
 Engine::Engine(const EngineOptions& options, const Environment& environment)
-    : options_(options), env_(environment), planner_({options.step_tokens, options.planned_step}) {
+    : options_(options),
+      env_(environment),
+      planner_({options.step_tokens, options.planned_step}),
+      room_({env_.pool, env_.cache, env_.others, env_.metrics, options_.windows, sequences_}) {
   BATON_CHECK(options.Validate().ok());
+  BATON_CHECK(!options.windows.any() || env_.cache == nullptr);
   env_.runner.SetListener(this);
   UpdateGauges();
 }
 
-absl::Status Engine::Check(const NewSequence& sequence) const {
-  const DecoderState& state = sequence.state;
-  if (state.prompt.empty()) return Bad("prompt: empty");
-  if (state.prompt.size() >= options_.context_length) {
-    return Bad("prompt: " + std::to_string(state.prompt.size()) +
-               " tokens do not leave room for one more in a context of " +
-               std::to_string(options_.context_length));
-  }
-  if (state.choices.empty() || state.choices.size() > kMaxChoices) {
-    return Bad("choices: " + std::to_string(state.choices.size()) + ", must be 1 to " +
-               std::to_string(kMaxChoices));
-  }
-  if (state.stop.max_tokens == 0) return Bad("stop.max_tokens: must be at least 1");
-  BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, state.prompt, "prompt"));
-  BATON_RETURN_IF_ERROR(ValidateStopParams(state.stop, env_.vocab.size()));
-  for (const LogitBias& bias : state.sampling.logit_bias) {
-    BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, {bias.token}, "sampling.logit_bias"));
-  }
-  BATON_RETURN_IF_ERROR(CheckChoices(sequence));
-  return CheckLogprobs(sequence);
-}
-
-absl::Status Engine::CheckChoices(const NewSequence& sequence) const {
-  const DecoderState& state = sequence.state;
-  const size_t prompt = state.prompt.size();
-  if (sequence.filled > prompt) return Bad("filled: beyond the prompt");
-  for (uint32_t i = 0; i < state.choices.size(); ++i) {
-    const std::vector<TokenId>& tokens = state.choices[i].tokens;
-    BATON_RETURN_IF_ERROR(CheckTokens(env_.vocab, tokens, Indexed(i, "tokens")));
-    if (prompt + tokens.size() > options_.context_length) {
-      return Bad(Indexed(i, "tokens") + ": beyond the context");
-    }
-    if (tokens.empty() && sequence.filled == prompt) {
-      return Bad("filled: must leave at least one token to run");
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Engine::CheckLogprobs(const NewSequence& sequence) const {
-  const DecoderState& state = sequence.state;
-  bool sampled = false;
-  for (uint32_t i = 0; i < state.choices.size(); ++i) {
-    const ChoiceState& choice = state.choices[i];
-    if (choice.logprobs.size() != (state.logprobs.output.has_value() ? choice.tokens.size() : 0)) {
-      return Bad(Indexed(i, "logprobs") + ": must be one for each token exactly when asked for");
-    }
-    sampled |= !choice.tokens.empty();
-  }
-  const size_t scores = state.logprobs.prompt.has_value() ? state.prompt.size() - 1 : 0;
-  const bool none = state.prompt_logprobs.empty();
-  if (!none && state.prompt_logprobs.size() != scores) {
-    return Bad("prompt_logprobs: " + std::to_string(state.prompt_logprobs.size()) +
-               " entries; none or " + std::to_string(scores) + " are right");
-  }
-  if (none && scores > 0 && (sequence.filled > 0 || sampled)) {
-    return Bad("prompt_logprobs: must come with a prompt that was computed elsewhere");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<SequenceId> Engine::Add(NewSequence sequence) {
-  BATON_RETURN_IF_ERROR(Check(sequence));
-  const uint64_t slots = SlotsNeeded(sequence, options_.context_length);
+  BATON_RETURN_IF_ERROR(
+      CheckNewSequence(sequence, {env_.vocab, options_.context_length, options_.block_size,
+                                  env_.pool.capacity(), options_.windows}));
   kv::BlockTable table(std::move(sequence.lease), options_.block_size, sequence.filled);
-  if (SlotsOf(table, sequence) < slots) {
-    return Bad("lease: " + std::to_string(SlotsOf(table, sequence)) + " slots, " +
-               std::to_string(slots) + " are needed");
+  if (SlotsOf(table, sequence) < sequence.state.prompt.size()) {
+    return absl::InvalidArgumentError("lease: " + std::to_string(SlotsOf(table, sequence)) +
+                                      " slots, the prompt needs " +
+                                      std::to_string(sequence.state.prompt.size()));
   }
+  BATON_CHECK(uint64_t{sequence.chain.blocks} * options_.block_size <= sequence.filled);
+  BATON_CHECK(!sequence.chain.open || env_.cache != nullptr);
   table.SetState(kv::BlockState::kFilling);
   const SequenceId id = next_sequence_++;
-  auto added = std::make_unique<Sequence>(id, sequence.mode, sequence.state,
-                                          env_.executor.Now() - sequence.state.age,
-                                          std::move(table), env_.vocab, options_.context_length);
+  auto added = std::make_unique<Sequence>(
+      id, sequence.mode, sequence.state, env_.executor.Now() - sequence.state.age, std::move(table),
+      std::move(sequence.chain), env_.vocab, options_.context_length);
   BATON_ASSIGN_OR_RETURN(std::vector<TokenEvent> tokens, added->Replay(sequence.state.choices));
   if (!tokens.empty() || !sequence.state.prompt_logprobs.empty()) {
     replays_.push_back({id, std::move(sequence.state.prompt_logprobs), std::move(tokens)});
   }
+  if (env_.cache != nullptr) added->StoreFullBlocks(*env_.cache);  // what came with it
   if (added->pending() == 0) added->CompletePrompt();
   if (sequence.deadline.has_value()) {
     added->deadline = env_.executor.PostAt(*sequence.deadline, [this, id] {
@@ -201,10 +132,19 @@ void Engine::SetWaitingForRoom(uint32_t requests) {
 
 EngineLoad Engine::Load() const {
   EngineLoad load{.waiting = waiting_for_room_, .step_times = planner_.model().times()};
+  uint32_t in_prompt = 0;
   for (const auto& [id, sequence] : sequences_) {
     if (sequence->held() || sequence->over()) continue;
     ++(sequence->started ? load.running : load.waiting);
-    if (sequence->in_prompt()) load.queued_prefill_tokens += sequence->pending();
+    if (sequence->preempted()) {
+      ++load.preempted;
+      load.queued_prefill_tokens += sequence->backlog();
+      continue;
+    }
+    if (sequence->in_prompt()) {
+      load.queued_prefill_tokens += sequence->pending();
+      in_prompt += static_cast<uint32_t>(sequence->choices().size());
+    }
     for (const Choice& choice : sequence->choices()) {
       if (choice.finished()) continue;
       if (sequence->started) ++load.choices;
@@ -216,7 +156,8 @@ EngineLoad Engine::Load() const {
       }
     }
   }
-  load.prefill_tokens_per_second = planner_.PromptTokensPerSecond(load.decodes);
+  load.prefill_tokens_per_second = planner_.PromptTokensPerSecond({load.decodes, in_prompt});
+  load.prompt_steps = planner_.model().prompt_steps();
   load.decode_step_seconds = planner_.DecodeStepSeconds(load.decodes);
   return load;
 }
@@ -225,6 +166,7 @@ void Engine::UpdateGauges() {
   const EngineLoad load = Load();
   env_.metrics.requests_running.Set(load.running);
   env_.metrics.requests_waiting.Set(load.waiting);
+  env_.metrics.requests_preempted.Set(load.preempted);
   env_.metrics.SetBlocks(env_.pool.Counts());
 }
 
@@ -255,7 +197,7 @@ bool Engine::EmitReplays() {
 std::vector<Candidate> Engine::Candidates() const {
   std::vector<Candidate> out;
   for (const auto& [id, sequence] : sequences_) {
-    if (sequence->held() || sequence->over()) continue;
+    if (sequence->held() || sequence->over() || sequence->preempted()) continue;
     Candidate candidate{
         .sequence = id, .admitted_at = sequence->admitted_at(), .started = sequence->started};
     if (sequence->in_prompt()) {
@@ -268,7 +210,7 @@ std::vector<Candidate> Engine::Candidates() const {
       continue;
     }
     for (const Choice& choice : sequence->choices()) {
-      if (choice.finished()) continue;
+      if (choice.finished() || !choice.has_room()) continue;
       candidate.choice = choice.index();
       candidate.position = choice.computed();
       candidate.pending = choice.pending();
@@ -280,7 +222,30 @@ std::vector<Candidate> Engine::Candidates() const {
   return out;
 }
 
+void Engine::SettleRoom() {
+  const bool waited = room_.waits();
+  room_.Settle();
+  if (waited && !room_.waits() && env_.on_room != nullptr) env_.on_room();
+}
+
+const kv::GroupBlocks& Engine::Blocks(SequenceId sequence) {
+  Sequence* const found = Find(sequence);
+  BATON_CHECK(found != nullptr && found->mode() == SequenceMode::kPrefillOnly);
+  return found->blocks().blocks();
+}
+
+std::optional<uint32_t> Engine::Spare() const {
+  if (room_.waits()) return std::nullopt;
+  return room_.Spare();
+}
+
+std::optional<uint32_t> Engine::OnBlocksFreed() {
+  if (room_.waits()) Poke();
+  return Spare();
+}
+
 void Engine::StartStep() {
+  SettleRoom();
   std::vector<Candidate> candidates = Candidates();
   StepBudget budget = planner_.Budget(OutlookOf(candidates));
   budget.max_running = options_.max_running;
@@ -338,7 +303,7 @@ StepItem Engine::ChoiceItem(Sequence& sequence, const ScheduledItem& scheduled, 
   Choice& choice = sequence.choices()[scheduled.choice];
   choice.last_step = step.id;
   StepItem item{.sequence = scheduled.sequence,
-                .tokens = choice.Chunk(scheduled.tokens),
+                .tokens = sequence.Chunk(choice, scheduled.tokens),
                 .start_position = choice.computed(),
                 .sampling = sequence.sampling()};
   if (scheduled.sample) {
@@ -377,9 +342,10 @@ void Engine::FinishItem(const ScheduledItem& item, ItemResult result) {
   Sequence* sequence = Find(item.sequence);
   if (sequence == nullptr) return;  // removed while the step ran
   if (!result.status.ok()) return Fail(item.sequence, result.status);
+  StoreFullBlocks(*sequence, item);
+  TableOf(*sequence, item).Slide(options_.windows);
   if (!result.scored.empty()) {
-    const uint32_t position = sequence->computed() - item.tokens + 1;
-    env_.listener.OnPromptLogprobs(item.sequence, position, std::move(result.scored));
+    TellScored(*sequence, sequence->computed() - item.tokens + 1, std::move(result.scored));
     sequence = Find(item.sequence);
     if (sequence == nullptr) return;  // removed by whom was told
   }
@@ -391,6 +357,23 @@ void Engine::FinishItem(const ScheduledItem& item, ItemResult result) {
   event.last = sequence->over();
   env_.metrics.generation_tokens.Increment();
   Emit(event);
+}
+
+void Engine::TellScored(Sequence& sequence, uint32_t position, std::vector<TokenLogprobs> scored) {
+  const auto end = position + static_cast<uint32_t>(scored.size());
+  scored = sequence.TakeScored(position, std::move(scored));
+  if (scored.empty()) return;
+  const auto first = end - static_cast<uint32_t>(scored.size());
+  env_.listener.OnPromptLogprobs(sequence.id(), first, std::move(scored));
+}
+
+void Engine::StoreFullBlocks(Sequence& sequence, const ScheduledItem& item) {
+  if (env_.cache == nullptr) return;
+  if (sequence.in_prompt()) {
+    sequence.StoreFullBlocks(*env_.cache);
+  } else {
+    sequence.StoreFullBlocks(*env_.cache, sequence.choices()[item.choice]);
+  }
 }
 
 void Engine::FinishPrompt(Sequence& sequence, ItemResult result) {
@@ -422,6 +405,7 @@ void Engine::Fail(SequenceId id, const absl::Status& status) {
   // The deadline's own timer may be running: the sequence dies after the call.
   const auto node = sequences_.extract(id);
   if (!node.empty()) env_.listener.OnSequenceFailed(id, status);
+  Poke();
 }
 
 void Engine::RecordStep(const InFlight& step, bool ran) {

@@ -4,6 +4,7 @@
 #define BATON_ENGINE_ENGINE_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,10 +17,15 @@
 #include "common/time.h"
 #include "engine/engine_metrics.h"
 #include "engine/model_runner.h"
+#include "engine/new_sequence.h"
+#include "engine/room_by_age.h"
+#include "engine/room_holder.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 #include "engine/step_planner.h"
 #include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
+#include "kv/sliding_windows.h"
 #include "text/vocab.h"
 
 namespace baton::engine {
@@ -30,34 +36,20 @@ struct EngineOptions {
   uint32_t max_running = 64;      // choices that decode or prefill at once; others wait by age
   uint32_t context_length = 0;    // of the model; required
   uint32_t block_size = 16;       // slots of a KV block, power of two
+  kv::SlidingWindows windows{};   // of the KV groups, for step_tokens; with one there is no cache
   absl::Status Validate() const;  // INVALID_ARGUMENT naming the option
-};
-
-// What joins the engine. Its blocks are taken already: an admitted sequence never waits for room.
-struct NewSequence {
-  // `choices` hold what was sampled elsewhere, if anything. `age` gives the order among those that
-  // wait; `remaining` is not looked at (see `deadline`).
-  DecoderState state{};
-  // BlocksNeeded(prompt, choices, max_tokens) of each group; for a kPrefillOnly one
-  // BlocksNeeded(prompt, 1, 1) is enough.
-  kv::BlockLease lease{};
-  // How much of the prompt is in the blocks already. 0: compute all of it. All of it, as at a sink:
-  // each choice brings a token at least. A prompt whose log probabilities are still to be computed
-  // reads nothing from the cache: 0.
-  uint32_t filled = 0;
-  SequenceMode mode = SequenceMode::kGenerate;
-  // The engine ends it with DEADLINE_EXCEEDED then. Absent: the owner calls Remove by itself.
-  std::optional<Time> deadline = std::nullopt;
 };
 
 struct EngineLoad {
   uint32_t running = 0;                  // in the batch
   uint32_t choices = 0;                  // of those, that are not over
-  uint32_t waiting = 0;                  // added, not started
+  uint32_t waiting = 0;                  // added, not started, or preempted
+  uint32_t preempted = 0;                // of those
   uint64_t queued_prefill_tokens = 0;    // of running and waiting ones, still to be computed
   StepWork decodes{};                    // of the batch's next step
   StepTimes step_times{};                // fitted to the steps so far
   double prefill_tokens_per_second = 0;  // predicted as things stand; 0: nothing is measured yet
+  uint64_t prompt_steps = 0;             // StepTimeModel::prompt_steps
   double decode_step_seconds = 0;        // StepPlanner::DecodeStepSeconds
 };
 
@@ -94,16 +86,32 @@ class Engine final : public ModelRunner::Listener {
     kv::BlockPool& pool;
     EngineMetrics& metrics;
     Listener& listener;
+    kv::PrefixCache* cache = nullptr;  // over `pool`; null: every chain is closed
+    RoomHolder* others = nullptr;      // who may be asked for blocks as well; null: nobody
+    // Called when the sequences here wait for no blocks any more: others may take some again. May
+    // only Post. Null: nobody asks.
+    std::function<void()> on_room = nullptr;
   };
   Engine(const EngineOptions& options, const Environment& environment);
 
-  // INVALID_ARGUMENT, naming the field, when the state cannot be run (empty prompt, token out of
-  // range, longer than the context, bad stop parameters, lease too small).
+  // INVALID_ARGUMENT, naming the field, when it cannot be run (CheckNewSequence, lease too small).
   absl::StatusOr<SequenceId> Add(NewSequence sequence);
 
   // Ends it without an event, in any state; blocks are free at once, or when the step in flight
   // that names them ends. Unknown or finished ids are ignored.
   void Remove(SequenceId sequence);
+
+  // The blocks of a kPrefillOnly sequence, by position: of the lease that it came with. To be asked
+  // when they are filled (OnLayerReady): when the step has ended, what no later token sees is gone
+  // from a group with a window, and the cache may have put equal blocks in the places of others.
+  const kv::GroupBlocks& Blocks(SequenceId sequence);
+
+  // How many blocks of each group others are to leave free (RoomByAge::Spare). Absent: sequences
+  // here wait for blocks, and nobody else may be granted any until on_room.
+  std::optional<uint32_t> Spare() const;
+  // The same; to be called when blocks of the pool became free, in a turn of its own: sequences
+  // that wait take them first.
+  std::optional<uint32_t> OnBlocksFreed();
 
   // Requests that wait for blocks at the owner's, so that Load and the gauges count them.
   void SetWaitingForRoom(uint32_t requests);
@@ -135,12 +143,10 @@ class Engine final : public ModelRunner::Listener {
     std::vector<TokenEvent> tokens;
   };
 
-  absl::Status Check(const NewSequence& sequence) const;
-  absl::Status CheckChoices(const NewSequence& sequence) const;
-  absl::Status CheckLogprobs(const NewSequence& sequence) const;
   void Poke();
   void Turn();
   bool EmitReplays();
+  void SettleRoom();
   void StartStep();
   std::vector<Candidate> Candidates() const;
   Step BuildStep(const std::vector<ScheduledItem>& plan);
@@ -148,6 +154,8 @@ class Engine final : public ModelRunner::Listener {
   StepItem ChoiceItem(Sequence& sequence, const ScheduledItem& scheduled, Step& step);
   kv::BlockPin PinBlocks(const Step& step);
   void FinishItem(const ScheduledItem& item, ItemResult result);
+  void TellScored(Sequence& sequence, uint32_t position, std::vector<TokenLogprobs> scored);
+  void StoreFullBlocks(Sequence& sequence, const ScheduledItem& item);
   void FinishPrompt(Sequence& sequence, ItemResult result);
   void Emit(const std::vector<TokenEvent>& events);
   void Emit(const TokenEvent& event);
@@ -163,6 +171,7 @@ class Engine final : public ModelRunner::Listener {
   SequenceId next_sequence_ = 1;
   StepId next_step_ = 1;
   StepPlanner planner_;
+  RoomByAge room_;
   uint32_t waiting_for_room_ = 0;
   TimerHandle turn_;  // at now: cancelled with the engine, unlike a posted task
   bool turn_pending_ = false;

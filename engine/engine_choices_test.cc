@@ -100,11 +100,11 @@ TEST(EngineChoicesTest, AChoiceThatEndsGivesItsOwnBlocksBackAtOnce) {
   const SequenceId id = f.MustAdd(state);
   f.Run();
   ExpectRight(f, id, state);
-  // Two shared blocks; each choice has 8 + 39 slots in 3 of its own.
+  // Two shared blocks; each choice began with 8 + 16 slots in 2 of its own.
   ASSERT_EQ(free_when_over.size(), 3u);
   std::set<uint32_t> seen;
   for (const auto& [choice, free] : free_when_over) seen.insert(free);
-  EXPECT_EQ(free_when_over[1], 128u - 2 - 2 * 3) << "the first to end";
+  EXPECT_EQ(free_when_over[1], 128u - 2 - 2 * 2) << "the first to end";
   EXPECT_EQ(*seen.rbegin(), 128u) << "with the last one all of them";
   EXPECT_TRUE(AllFree(f));
 }
@@ -123,7 +123,7 @@ TEST(EngineChoicesTest, AChoiceWhoseFirstTokenEndsItTakesNoBlocksAlong) {
   ExpectRight(f, id, state);
   EXPECT_EQ(f.seen[id].ids(0).size(), 1u);
   EXPECT_EQ(f.seen[id].ids(2).size(), 1u);
-  EXPECT_EQ(taken, 2u + 2 * 3);  // 8 + 29 slots each
+  EXPECT_EQ(taken, 2u + 2 * 2);  // 8 + 16 slots each, to begin with
   EXPECT_TRUE(AllFree(f));
 }
 
@@ -227,7 +227,9 @@ TEST(EngineChoicesTest, ARecoveredSequenceComputesThePromptOnceAndEachChoicesTok
   EXPECT_EQ(f.engine.Load().queued_prefill_tokens, 40u);
   f.Run();
   ExpectRight(f, id, fresh);
-  EXPECT_EQ(f.metrics.prompt_tokens.Value(), 40 + 5 + 7);
+  // Where a step ends before a choice's last known token, that one counts as a decode.
+  EXPECT_LE(f.metrics.prompt_tokens.Value(), 40 + 5 + 7);
+  EXPECT_GE(f.metrics.prompt_tokens.Value(), 40 + 4 + 6);
 }
 
 TEST(EngineChoicesTest, LogprobsAndHistoriesAreOfEachChoice) {
@@ -293,7 +295,7 @@ TEST(EngineChoicesTest, RefusesChoicesThatCannotBeRun) {
   EXPECT_EQ(refused(FixtureState(FixturePrompt(40, 1), 20, 7, 17), 100).substr(0, 11),
             "choices: 17");
   EXPECT_EQ(refused(FixtureState(FixturePrompt(40, 1), 20, 7, 0), 100).substr(0, 10), "choices: 0");
-  EXPECT_EQ(refused(good, 7).substr(0, 6), "lease:");  // 2 shared and 2 for each are needed
+  EXPECT_EQ(refused(good, 4).substr(0, 6), "lease:");  // 2 shared and 1 for each are needed
   EXPECT_EQ(refused(good, 8, 40).substr(0, 7), "filled:");
   DecoderState bad = good;
   bad.choices[2].tokens = {300};

@@ -1,5 +1,6 @@
 #include "engine/engine_fixture.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -11,10 +12,22 @@ namespace baton::engine {
 namespace {
 
 std::unique_ptr<kv::KvArena> MakeArena(const EngineFixture::Options& options) {
-  auto arena = kv::KvArena::Create(FakeLayout(options.engine.block_size),
-                                   {.blocks = {options.blocks, options.blocks}});
+  auto arena = kv::KvArena::Create(FakeLayout(options.engine.block_size, options.window),
+                                   {.blocks = options.pool_blocks()});
   BATON_CHECK(arena.ok());
   return *std::move(arena);
+}
+
+uint32_t MaxTokensAtFirst(const DecoderState& state, uint32_t block_size) {
+  size_t sampled = 0;
+  for (const ChoiceState& choice : state.choices) sampled = std::max(sampled, choice.tokens.size());
+  return kv::TokensAtFirst(static_cast<uint32_t>(sampled), state.stop.max_tokens, block_size);
+}
+
+EngineFixture::Options WithWindows(EngineFixture::Options options) {
+  options.engine.windows = kv::SlidingWindows(FakeLayout(options.engine.block_size, options.window),
+                                              options.engine.step_tokens);
+  return options;
 }
 
 FakeModelRunner::Options ModelOptions(FakeModelRunner::Options options) {
@@ -65,29 +78,66 @@ std::vector<TokenId> EngineFixture::Seen::ids(uint32_t choice) const {
 bool EngineFixture::Seen::finished() const { return !tokens.empty() && tokens.back().last; }
 
 EngineFixture::EngineFixture(Options fixture_options)
-    : options(std::move(fixture_options)),
+    : options(WithWindows(std::move(fixture_options))),
       arena(MakeArena(options)),
-      pool({options.blocks, options.blocks}),
+      pool(options.pool_blocks()),
+      cache({.block_size = options.engine.block_size}, pool, cache_metrics),
       runner(ModelOptions(options.model), executor, *arena),
-      engine(options.engine, {FixtureVocab(), executor, runner, pool, metrics, *this}) {}
+      engine(options.engine, {FixtureVocab(), executor, runner, pool, metrics, *this,
+                              options.window == 0 ? &cache : nullptr, options.others, [this] {
+                                ++rooms;
+                                Freed();
+                              }}) {
+  pool.SetFreedCallback([this] { Freed(); });
+}
+
+void EngineFixture::Freed() {
+  if (std::exchange(freed_, true)) return;
+  executor.Post([this] {
+    freed_ = false;
+    const std::optional<uint32_t> spare = engine.OnBlocksFreed();
+    if (spare.has_value() && on_spare != nullptr) on_spare(*spare);
+  });
+}
+
+EngineFixture::~EngineFixture() {
+  pool.SetFreedCallback([] {});
+}
 
 absl::StatusOr<kv::BlockLease> EngineFixture::TakeBlocks(const DecoderState& state,
                                                          SequenceMode mode) {
+  DecoderState uncached = state;
+  uncached.cache_namespace.clear();
+  absl::StatusOr<kv::CachedLease> taken = TakeCached(uncached, mode);
+  if (!taken.ok()) return taken.status();
+  return std::move(taken->lease);
+}
+
+absl::StatusOr<kv::CachedLease> EngineFixture::TakeCached(const DecoderState& state,
+                                                          SequenceMode mode) {
   const bool prefill = mode == SequenceMode::kPrefillOnly;
-  const auto blocks = kv::BlocksNeeded(
+  const auto places = kv::PlacesNeeded(
       state.prompt.size(), prefill ? 1 : static_cast<uint32_t>(state.choices.size()),
-      prefill ? 1 : state.stop.max_tokens, options.engine.block_size);
-  if (!blocks.ok()) return blocks.status();
-  return pool.Take({*blocks, *blocks});
+      prefill ? 1 : MaxTokensAtFirst(state, options.engine.block_size), options.engine.block_size);
+  if (!places.ok()) return places.status();
+  const size_t most = state.logprobs.prompt.has_value() ? 0 : state.prompt.size() - 1;
+  const std::vector<uint32_t> blocks = options.engine.windows.Needed(*places, 0, 2);
+  const auto query = cache.Query(state.cache_namespace, state.prompt, most);
+  if (query.has_value() && options.window == 0) return cache.Take(*query, blocks);
+  absl::StatusOr<kv::BlockLease> lease = pool.Take(blocks);
+  if (!lease.ok()) return lease.status();
+  options.engine.windows.Place(*places, 0, *lease);
+  return kv::CachedLease{*std::move(lease), {}};
 }
 
 absl::StatusOr<SequenceId> EngineFixture::Add(const DecoderState& state, SequenceMode mode,
                                               std::optional<Time> deadline) {
-  absl::StatusOr<kv::BlockLease> lease = TakeBlocks(state, mode);
-  if (!lease.ok()) return lease.status();
+  absl::StatusOr<kv::CachedLease> taken = TakeCached(state, mode);
+  if (!taken.ok()) return taken.status();
   return engine.Add({.state = state,
-                     .lease = *std::move(lease),
-                     .filled = 0,
+                     .lease = std::move(taken->lease),
+                     .filled = taken->chain.blocks * options.engine.block_size,
+                     .chain = taken->chain,
                      .mode = mode,
                      .deadline = deadline});
 }

@@ -14,8 +14,10 @@
 #include "engine/engine.h"
 #include "engine/engine_metrics.h"
 #include "engine/fake_model_runner.h"
+#include "engine/room_holder.h"
 #include "kv/arena.h"
 #include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
 #include "text/vocab.h"
 
 namespace baton::engine {
@@ -35,6 +37,10 @@ class EngineFixture : public Engine::Listener {
     EngineOptions engine{.context_length = 512};
     uint32_t blocks = 64;  // of each group
     FakeModelRunner::Options model{};
+    RoomHolder* others = nullptr;
+    uint32_t window = 0;                                 // of group 1; with one there is no cache
+    std::optional<uint32_t> slid_blocks = std::nullopt;  // of group 1, if others than of group 0
+    std::vector<uint32_t> pool_blocks() const { return {blocks, slid_blocks.value_or(blocks)}; }
   };
 
   struct Seen {
@@ -51,15 +57,17 @@ class EngineFixture : public Engine::Listener {
   };
 
   explicit EngineFixture(Options options);
+  ~EngineFixture() override;
 
-  // Takes blocks for it from the pool and adds it. `filled` of it is already in the blocks.
+  // Takes blocks for it, with a cached prefix if its state names a namespace, and adds it.
   absl::StatusOr<SequenceId> Add(const DecoderState& state,
                                  SequenceMode mode = SequenceMode::kGenerate,
                                  std::optional<Time> deadline = std::nullopt);
   SequenceId MustAdd(const DecoderState& state, SequenceMode mode = SequenceMode::kGenerate);
 
-  // Blocks for `state`, all room included.
+  // Blocks for `state` to begin with.
   absl::StatusOr<kv::BlockLease> TakeBlocks(const DecoderState& state, SequenceMode mode);
+  absl::StatusOr<kv::CachedLease> TakeCached(const DecoderState& state, SequenceMode mode);
   std::vector<TokenId> Expected(const DecoderState& state, uint32_t choice = 0) const;
   void Run() { (void)world.RunUntilIdle(); }
 
@@ -77,12 +85,22 @@ class EngineFixture : public Engine::Listener {
   kv::BlockPool pool;
   MetricsRegistry registry;
   EngineMetrics metrics{registry};
+  kv::PrefixCacheMetrics cache_metrics{registry};
+  kv::PrefixCache cache;
   FakeModelRunner runner;
   Engine engine;
 
   std::map<SequenceId, Seen> seen;
   uint32_t step_ends = 0;
+  uint32_t rooms = 0;  // calls of Engine::Environment::on_room
   std::function<void(const TokenEvent&)> on_token;
+
+  // Others may take blocks but for so many.
+  std::function<void(uint32_t)> on_spare;
+
+ private:
+  void Freed();
+  bool freed_ = false;
 };
 
 }  // namespace baton::engine

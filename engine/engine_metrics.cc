@@ -28,6 +28,20 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry)
                            .AddGauge("baton_requests_waiting",
                                      "Requests that wait for blocks or for a place in the batch.")
                            .Get()),
+      requests_preempted(
+          registry
+              .AddGauge("baton_requests_preempted",
+                        "Of those that wait: sequences that gave their blocks up to older ones.")
+              .Get()),
+      preemptions(registry
+                      .AddCounter("baton_preemptions_total",
+                                  "Times that a sequence gave its blocks up to an older one.")
+                      .Get()),
+      recomputed_tokens(registry
+                            .AddCounter("baton_recomputed_tokens_total",
+                                        "Tokens computed again after a preemption; what the cache "
+                                        "still held is not among them.")
+                            .Get()),
       prompt_tokens(
           registry.AddCounter("baton_prompt_tokens_total", "Prompt tokens computed.").Get()),
       generation_tokens(

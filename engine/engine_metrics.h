@@ -17,6 +17,9 @@ struct EngineMetrics {
   std::vector<Gauge> kv_blocks;  // by kv::BlockState
   Gauge requests_running;
   Gauge requests_waiting;
+  Gauge requests_preempted;
+  Counter preemptions;
+  Counter recomputed_tokens;
   Counter prompt_tokens;
   Counter generation_tokens;
   Histogram step_seconds;

@@ -347,13 +347,22 @@ TEST(EngineTest, RefusesWhatItCannotRunAndKeepsNothing) {
   EXPECT_NE(refused(FixtureState({5, 258}, 3, 1)).find("prompt[1]"), std::string::npos);
   EXPECT_NE(refused(FixtureState(FixturePrompt(512, 1), 3, 1)).find("context"), std::string::npos);
   EXPECT_NE(refused(FixtureState({5}, 0, 1)).find("max_tokens"), std::string::npos);
-  EXPECT_NE(refused(FixtureState({5}, 200, 1)).find("lease"), std::string::npos);
+  EXPECT_NE(refused(FixtureState(FixturePrompt(129, 1), 3, 1)).find("lease"), std::string::npos);
   DecoderState beyond_its_end = FixtureState({5}, 2, 1);
   beyond_its_end.choices[0].tokens = {1, 2, 3};
   EXPECT_NE(refused(beyond_its_end).find("choices[0].tokens"), std::string::npos);
   DecoderState negative = FixtureState({5}, 2, 1);
   negative.choices[0].tokens = {-1};
   EXPECT_NE(refused(negative).find("choices[0].tokens[0]"), std::string::npos);
+}
+
+TEST(EngineTest, RefusesWhatCouldOutgrowTheEmptyPool) {
+  EngineFixture f({.blocks = 8});
+  EXPECT_TRUE(f.Add(FixtureState({5}, 128, 1)).ok());  // 1 + 127 slots
+  f.Run();
+  const absl::Status status = f.Add(FixtureState({5}, 129, 1)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "prompt, n and max_tokens need 9 KV blocks, the pool has 8");
 }
 
 TEST(EngineTest, MetricsAndLoadMove) {

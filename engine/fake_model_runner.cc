@@ -47,6 +47,23 @@ uint64_t Absorb(uint64_t hash, const sampling::LogitEdit& edit) {
                            Mix(std::bit_cast<uint64_t>(edit.penalty)) + (edit.forbidden ? 1 : 0)});
 }
 
+// The first position that the one at `position` sees.
+uint32_t FirstSeen(const kv::KvLayout& layout, uint32_t group, uint32_t position) {
+  const uint32_t window = layout.groups[group].window;
+  return window == 0 || position < window ? 0 : position + 1 - window;
+}
+
+// Every row of the item finds a block wherever it looks.
+void CheckTables(const kv::KvLayout& layout, const StepItem& item) {
+  const auto end = item.start_position + static_cast<uint32_t>(item.tokens.size());
+  for (uint32_t group = 0; group < layout.groups.size(); ++group) {
+    const uint32_t first = FirstSeen(layout, group, item.start_position);
+    for (uint32_t i = first / layout.block_size; i * layout.block_size < end; ++i) {
+      BATON_CHECK(item.block_tables[group].at(i) != kv::kNoBlock);
+    }
+  }
+}
+
 TokenId Draw(uint64_t hash, int32_t vocab_size, uint64_t seed, const ChoiceSample& sample) {
   for (const sampling::LogitEdit& edit : sample.edits) hash = Absorb(hash, edit);
   const uint64_t drawn = Mix(hash ^ Mix(seed ^ (uint64_t{sample.choice} << 32)));
@@ -62,11 +79,11 @@ TokenId Draw(uint64_t hash, int32_t vocab_size, uint64_t seed, const ChoiceSampl
 
 }  // namespace
 
-kv::KvLayout FakeLayout(uint32_t block_size) {
+kv::KvLayout FakeLayout(uint32_t block_size, uint32_t window) {
   const kv::KvArenaSpec arena{kv::KvDtype::kF32, kv::KvOrder::kHeadSlotDim, 1, 4};
   kv::KvLayout layout;
   layout.block_size = block_size;
-  layout.groups.resize(2);
+  layout.groups = {{0}, {window}};
   for (const uint32_t group : {0u, 1u, 0u}) layout.layers.push_back({group, {arena, arena}});
   return layout;
 }
@@ -77,7 +94,8 @@ TokenId FakeNextToken(const kv::KvLayout& layout, int32_t vocab_size,
   for (uint32_t layer = 0; layer < layout.layers.size(); ++layer) {
     const uint32_t group = layout.layers[layer].group;
     for (uint32_t arena = 0; arena < kArenas; ++arena) {
-      for (uint32_t p = 0; p < tokens.size(); ++p) {
+      const auto end = static_cast<uint32_t>(tokens.size());
+      for (uint32_t p = FirstSeen(layout, group, end - 1); p < end; ++p) {
         hash = Absorb(hash, SlotOf(layer, group, arena, p, tokens[p]));
       }
     }
@@ -126,7 +144,10 @@ void FakeModelRunner::Submit(Step step) {
   for (const kv::BlockRef& ref : step.zero_blocks) arena_.ZeroBlock(ref.group, ref.block);
   for (const kv::BlockCopy& copy : step.copy_blocks) CopyBlock(copy);
   size_t tokens = 0;
-  for (const StepItem& item : step.items) tokens += item.tokens.size();
+  for (const StepItem& item : step.items) {
+    CheckTables(arena_.layout(), item);
+    tokens += item.tokens.size();
+  }
   const auto layers = static_cast<int64_t>(arena_.layout().layers.size());
   layer_cost_ = (options_.step_cost + options_.token_cost * static_cast<int64_t>(tokens)) / layers;
   step_ = std::move(step);
@@ -197,9 +218,10 @@ uint64_t FakeModelRunner::HashOfBlocks(const StepItem& item) const {
   const uint32_t end = item.start_position + static_cast<uint32_t>(item.tokens.size());
   uint64_t hash = 0;
   for (uint32_t layer = 0; layer < layout.layers.size(); ++layer) {
-    const std::vector<kv::BlockId>& table = item.block_tables[layout.layers[layer].group];
+    const uint32_t group = layout.layers[layer].group;
+    const std::vector<kv::BlockId>& table = item.block_tables[group];
     for (uint32_t arena = 0; arena < kArenas; ++arena) {
-      for (uint32_t p = 0; p < end; ++p) {
+      for (uint32_t p = FirstSeen(layout, group, end - 1); p < end; ++p) {
         const std::byte* const piece =
             arena_.Piece(layer, arena, table[p / layout.block_size]).data();
         Slot slot;

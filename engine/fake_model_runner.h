@@ -1,6 +1,7 @@
 // A model without weights for tests and the simulator: the next token is a hash of all earlier
-// tokens as read back from the KV blocks of every layer, so a wrong block, a missing piece or an
-// unwritten slot shows as a wrong token.
+// tokens that each layer's window sees, as read back from the KV blocks, so a wrong block, a
+// missing piece or an unwritten slot shows as a wrong token. A step that reads or writes a place
+// without a block breaks an invariant.
 #ifndef BATON_ENGINE_FAKE_MODEL_RUNNER_H_
 #define BATON_ENGINE_FAKE_MODEL_RUNNER_H_
 
@@ -20,8 +21,9 @@
 
 namespace baton::engine {
 
-// Three layers in two KV groups; 16 bytes a slot in each of two arenas.
-kv::KvLayout FakeLayout(uint32_t block_size);
+// Three layers in two KV groups, the second with this window; 16 bytes a slot in each of two
+// arenas.
+kv::KvLayout FakeLayout(uint32_t block_size, uint32_t window = 0);
 
 // What a right model samples after `tokens`: it depends on seed, choice and every edit and is never
 // a forbidden id. Pure.

@@ -33,7 +33,7 @@ struct StepItem {
   std::vector<TokenId> tokens = {};
   uint32_t start_position = 0;
   // Per KV group, block of slot range [i * block_size, (i + 1) * block_size); long enough for the
-  // last position.
+  // last position. What lies wholly before the first token's window may be kv::kNoBlock.
   std::vector<std::vector<kv::BlockId>> block_tables = {};
   // To be sampled of the last token's row: at the end of a prompt the first token of every choice,
   // in a decode row that choice's next. Empty: nothing is.

@@ -1,27 +1,23 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 namespace baton::engine {
 
 namespace {
 
-// Decodes (one that was just handed over joins at once), started prefills, new ones.
-int ClassOf(const Candidate& c) {
-  if (c.decoding) return 0;
-  return c.started ? 1 : 2;
-}
-
-bool Before(const Candidate& a, const Candidate& b) {
-  const StepId waited_a = ClassOf(a) == 0 ? a.last_step : 0;
-  const StepId waited_b = ClassOf(b) == 0 ? b.last_step : 0;
-  return std::make_tuple(ClassOf(a), waited_a, a.admitted_at, a.sequence, a.choice) <
-         std::make_tuple(ClassOf(b), waited_b, b.admitted_at, b.sequence, b.choice);
-}
-
 bool Older(const Candidate& a, const Candidate& b) {
-  return std::make_tuple(a.admitted_at, a.sequence) < std::make_tuple(b.admitted_at, b.sequence);
+  return std::make_tuple(a.admitted_at, a.sequence, a.choice) <
+         std::make_tuple(b.admitted_at, b.sequence, b.choice);
+}
+
+// Decodes (one that was just handed over joins at once), then prompts.
+bool Before(const Candidate& a, const Candidate& b) {
+  if (a.decoding != b.decoding) return a.decoding;
+  if (a.decoding && a.last_step != b.last_step) return a.last_step < b.last_step;
+  return Older(a, b);
 }
 
 // Leaves those in the batch and those that join it.
@@ -53,27 +49,47 @@ uint32_t LeftForPrefill(const StepBudget& budget, const Candidate& decode,
   return std::min(LeastPrefill(budget.tokens), budget.prefill_beside_decodes);
 }
 
+// Tokens of each prompt; oldest first.
+std::vector<uint32_t> SharesOf(std::span<const Candidate> prompts, uint32_t budget) {
+  std::vector<uint32_t> shares(prompts.size());
+  const auto give = [&](size_t i, uint32_t most) {
+    const uint32_t tokens = std::min(prompts[i].pending - shares[i], most);
+    shares[i] += tokens;
+    budget -= tokens;
+  };
+  std::vector<size_t> shortest;
+  for (size_t i = 1; i < prompts.size(); ++i) {
+    if (Overtakes(prompts[i].pending, prompts[0].pending)) shortest.push_back(i);
+  }
+  std::stable_sort(shortest.begin(), shortest.end(), [&prompts](size_t a, size_t b) {
+    return prompts[a].pending < prompts[b].pending;
+  });
+  if (!prompts.empty()) give(0, budget - budget / 2);
+  for (const size_t i : shortest) give(i, budget);
+  for (size_t i = 0; i < prompts.size(); ++i) give(i, budget);
+  return shares;
+}
+
 }  // namespace
 
 std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, const StepBudget& budget) {
   Admit(budget.max_running, candidates);
   std::sort(candidates.begin(), candidates.end(), Before);
-  const auto prefill = std::find_if(candidates.begin(), candidates.end(),
+  const auto prompts = std::find_if(candidates.begin(), candidates.end(),
                                     [](const Candidate& c) { return !c.decoding; });
-  const bool mixed = prefill != candidates.begin() && prefill != candidates.end();
+  const bool mixed = prompts != candidates.begin() && prompts != candidates.end();
   uint32_t left = budget.tokens;
-  uint32_t left_prefill = mixed ? budget.prefill_beside_decodes : budget.prefill_alone;
-  uint32_t left_decode =
-      budget.tokens - (mixed ? LeftForPrefill(budget, candidates.front(), *prefill) : 0);
   std::vector<ScheduledItem> plan;
-  for (const Candidate& c : candidates) {
-    uint32_t& left_of_class = c.decoding ? left_decode : left_prefill;
-    const uint32_t tokens = std::min({left, left_of_class, c.pending});
-    if (tokens == 0) continue;
+  const auto run = [&](const Candidate& c, uint32_t tokens) {
+    if (tokens == 0) return;
     left -= tokens;
-    left_of_class -= tokens;
     plan.push_back({c.sequence, c.choice, c.position, tokens, tokens == c.pending, c.decoding});
-  }
+  };
+  const uint32_t kept = mixed ? LeftForPrefill(budget, candidates.front(), *prompts) : 0;
+  for (auto c = candidates.begin(); c != prompts; ++c) run(*c, std::min(left - kept, c->pending));
+  const uint32_t most = mixed ? budget.prefill_beside_decodes : budget.prefill_alone;
+  const std::vector<uint32_t> shares = SharesOf({prompts, candidates.end()}, std::min(left, most));
+  for (size_t i = 0; i < shares.size(); ++i) run(prompts[i], shares[i]);
   return plan;
 }
 

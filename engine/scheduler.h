@@ -1,5 +1,5 @@
-// Which rows run in the next step: running decodes first, then started prefills, then new
-// ones, under one token budget. A pure function, so that policies are tested without a model.
+// Which rows run in the next step: running decodes first, then prompts, under one token budget. A
+// pure function, so that policies are tested without a model.
 #ifndef BATON_ENGINE_SCHEDULER_H_
 #define BATON_ENGINE_SCHEDULER_H_
 
@@ -48,12 +48,22 @@ inline constexpr uint32_t LeastPrefill(uint32_t step_tokens) {
   return std::clamp(step_tokens / 8, 1u, 8u);
 }
 
+// A prompt of `tokens` does not wait for an older one that has at least twice as many left. Were it
+// longer, the two would have their first tokens no sooner on average than by age.
+inline constexpr bool Overtakes(uint64_t tokens, uint64_t left_of_older) {
+  return 2 * tokens <= left_of_older;
+}
+
 // A sequence joins the batch with all its choices or not at all. The oldest joins first and nobody
 // overtakes one that does not fit yet, so nothing starves; one with more choices than `max_running`
 // joins an empty batch.
 //
 // Neither side starves: with more decodes than tokens LeastPrefill is left for prompts, in a step
 // of less than eight tokens in turn with the decodes.
+//
+// Of what prompts have of a step the oldest gets at least half, rounded up, so it comes to its end;
+// then the next one is the oldest. Of the rest those that overtake it get theirs first, the one
+// with the fewest tokens left before all; what is left goes by age.
 std::vector<ScheduledItem> PlanStep(std::vector<Candidate> candidates, const StepBudget& budget);
 
 }  // namespace baton::engine

@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -33,16 +34,76 @@ std::string Plan(const std::vector<Candidate>& candidates, uint32_t tokens, uint
   return Plan(candidates, StepBudget{tokens, tokens, tokens, max_running});
 }
 
-TEST(SchedulerTest, DecodesThenStartedPrefillsThenNewOnesByAge) {
+TEST(SchedulerTest, DecodesThenPromptsByAge) {
   EXPECT_EQ(Plan({Prefill(1, 5, 10, false), Prefill(2, 4, 10, false), Prefill(3, 9, 10, true),
                   Decode(4, 1)},
                  64, 8),
-            "4:1s 3:10s 2:10s 1:10s");
+            "4:1s 2:10s 1:10s 3:10s");
 }
 
 TEST(SchedulerTest, TheBudgetCutsAPromptIntoChunks) {
-  EXPECT_EQ(Plan({Decode(1, 1), Prefill(2, 0, 100, true), Prefill(3, 1, 5, false)}, 16, 8),
+  EXPECT_EQ(Plan({Decode(1, 1), Prefill(2, 0, 100, true), Prefill(3, 1, 60, false)}, 16, 8),
             "1:1s 2:15");
+}
+
+TEST(SchedulerTest, AShortPromptOvertakesALongOneWhichKeepsHalfOfTheStep) {
+  const Candidate long_one = Prefill(1, 0, 100, true);
+  EXPECT_EQ(Plan({long_one, Prefill(2, 1, 5, false)}, 16, 8), "1:11 2:5s");
+  EXPECT_EQ(Plan({long_one, Prefill(2, 1, 50, false)}, 16, 8), "1:8 2:8");
+  EXPECT_EQ(Plan({long_one, Prefill(2, 1, 50, false)}, 15, 8), "1:8 2:7");
+  EXPECT_EQ(Plan({long_one, Prefill(2, 1, 51, false)}, 16, 8), "1:16");
+  EXPECT_EQ(Plan({long_one, Prefill(2, 1, 5, false)}, 1, 8), "1:1");
+  EXPECT_EQ(Plan({Decode(9, 1), long_one, Prefill(2, 1, 5, false)}, StepBudget{64, 64, 8, 8}),
+            "9:1s 1:4 2:4");
+}
+
+TEST(SchedulerTest, OfThoseThatOvertakeTheOneWithTheFewestTokensIsFirst) {
+  const std::vector<Candidate> prompts = {Prefill(1, 0, 100, true), Prefill(2, 1, 30, true),
+                                          Prefill(3, 2, 10, false), Prefill(4, 3, 10, false),
+                                          Prefill(5, 4, 90, false)};
+  EXPECT_EQ(Plan(prompts, 16, 8), "1:8 3:8");
+  EXPECT_EQ(Plan(prompts, 64, 8), "1:32 2:12 3:10s 4:10s");
+  EXPECT_EQ(Plan(prompts, 180, 8), "1:100s 2:30s 3:10s 4:10s 5:30");
+}
+
+TEST(SchedulerTest, TheOldestIsSoByAgeThoughAnotherBeganBefore) {
+  EXPECT_EQ(Plan({Prefill(1, 5, 100, true), Prefill(2, 0, 90, false)}, 64, 8), "2:64");
+}
+
+// Prompts that come step by step: (step, tokens). When each was done.
+std::vector<uint32_t> DoneAt(std::vector<std::pair<uint32_t, uint32_t>> prompts, uint32_t tokens) {
+  std::vector<uint32_t> done(prompts.size());
+  size_t left = prompts.size();
+  for (uint32_t step = 1; left > 0; ++step) {
+    std::vector<Candidate> candidates;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const auto [came, pending] = prompts[i];
+      if (came >= step || pending == 0) continue;
+      candidates.push_back(Prefill(i, static_cast<int>(i), pending, false));
+    }
+    for (const ScheduledItem& item : PlanStep(candidates, StepBudget{tokens, tokens, 0, 1000})) {
+      prompts[item.sequence].second -= item.tokens;
+      if (!item.sample) continue;
+      done[item.sequence] = step;
+      --left;
+    }
+  }
+  return done;
+}
+
+TEST(SchedulerTest, HoweverManyOvertakeNobodyTakesMoreThanTwiceAsLongAsByAge) {
+  constexpr uint32_t kTokens = 16;
+  std::vector<std::pair<uint32_t, uint32_t>> prompts = {{0, 1000}, {0, 900}, {0, 300}};
+  for (uint32_t step = 1; step < 400; ++step) prompts.emplace_back(step, 8 + step % 3);
+  const std::vector<uint32_t> done = DoneAt(prompts, kTokens);
+  uint32_t older = 0;
+  for (uint32_t i = 0; i < 3; ++i) {
+    older += prompts[i].second;
+    EXPECT_LE(done[i], 2 * older / kTokens + i + 1) << i;
+  }
+  EXPECT_GT(done[0], 1900 / kTokens);  // they did overtake
+  // Those that came while it ran.
+  for (uint32_t i = 3; i < 50; ++i) EXPECT_LT(done[i], prompts[i].first + 30) << i;
 }
 
 TEST(SchedulerTest, NothingNewStartsWhenTheBatchIsFull) {

@@ -29,19 +29,21 @@ uint32_t StepPlanner::PromptsBesideDecodes(const StepOutlook& outlook) const {
 }
 
 uint32_t StepPlanner::Fitting(const StepOutlook& outlook) const {
-  const double seconds = kStretch * model_.Predict(outlook.decodes);
+  StepWork joined = outlook.decodes;
+  joined.decode_rows += outlook.waiting;
+  const double seconds = kStretch * model_.Predict(joined);
   const uint32_t fit = model_.PromptTokensWithin(seconds, outlook.decodes, outlook.prompt_start,
                                                  options_.step_tokens);
   return std::max(fit, LeastPrefill(options_.step_tokens));
 }
 
-double StepPlanner::PromptTokensPerSecond(const StepWork& decodes) const {
+double StepPlanner::PromptTokensPerSecond(const StepOutlook& outlook) const {
   if (!model_.measured()) return 0;
-  const bool beside = decodes.decode_rows > 0;
-  const uint32_t tokens = beside ? Fitting({decodes, 0}) : PromptsAlone(0);
-  StepWork work = decodes;
-  work.AddPrompt(0, tokens);
-  const double between = beside ? model_.Predict(decodes) / kMixedSteps : 0;
+  const bool beside = outlook.decodes.decode_rows > 0;
+  const uint32_t tokens = beside ? Fitting(outlook) : PromptsAlone(outlook.prompt_start);
+  StepWork work = outlook.decodes;
+  work.AddPrompt(outlook.prompt_start, tokens);
+  const double between = beside ? model_.Predict(outlook.decodes) / kMixedSteps : 0;
   return tokens / (model_.Predict(work) + between);
 }
 

@@ -18,9 +18,11 @@ struct StepPlannerOptions {
   Duration planned_step{0};
 };
 
-// What a step would run: its decodes, and where the longest started prompt stands.
+// What a step would run: its decodes, how many choices wait for the end of their prompt, and where
+// the longest started prompt stands.
 struct StepOutlook {
   StepWork decodes{};
+  uint32_t waiting = 0;
   uint32_t prompt_start = 0;
 };
 
@@ -39,13 +41,14 @@ class StepPlanner {
   // A whole number of kPromptUnit where that leaves at least one.
   uint32_t PromptsAlone(uint32_t start) const;
 
-  // So many that the step lasts at most kStretch times as long as the decodes alone, from
-  // LeastPrefill(step_tokens) to step_tokens. 0: the next step is to have the decodes alone, so
-  // that what is measured of them stays true while prompts come without end.
+  // So many that the step lasts at most kStretch times as long as one of the decodes with those
+  // that wait among them, from LeastPrefill(step_tokens) to step_tokens. 0: the next step is to
+  // have the decodes alone, so that what is measured of them stays true while prompts come without
+  // end.
   uint32_t PromptsBesideDecodes(const StepOutlook& outlook) const;
 
   // Of prompts that begin, as things stand beside these decodes; 0: nothing is measured yet.
-  double PromptTokensPerSecond(const StepWork& decodes) const;
+  double PromptTokensPerSecond(const StepOutlook& outlook) const;
   // Of these decodes alone, or of one when there are none; 0: none was measured yet.
   double DecodeStepSeconds(const StepWork& decodes) const;
   const StepTimeModel& model() const { return model_; }

@@ -63,6 +63,22 @@ TEST(StepPlannerTest, AMixedStepIsPlannedToStretchAStepOfDecodesBySoMuch) {
   EXPECT_NEAR(Beside(planner, 24), 0.75 * 34.5, 3);
 }
 
+TEST(StepPlannerTest, WhoWaitsCountsAsIfItDecodedAlready) {
+  StepPlanner planner({.step_tokens = kStep});
+  for (uint32_t i = 0; i < 60; ++i) {
+    const uint32_t rows = 1 + i % 16;
+    RunStep(planner, Work(0, rows));
+    RunStep(planner, Work(Beside(planner, rows), rows));
+  }
+  // One decode of 11.5 ms among 15 that wait: a step of all 16 will take 26.5 ms.
+  const uint32_t alone = Beside(planner, 1);
+  const uint32_t crowd = planner.PromptsBesideDecodes({.decodes = Work(0, 1), .waiting = 15});
+  EXPECT_NEAR(alone, 1.75 * 11.5 - 11.5, 2);
+  EXPECT_NEAR(crowd, 1.75 * 26.5 - 11.5, 3);
+  EXPECT_GT(planner.PromptTokensPerSecond({.decodes = Work(0, 1), .waiting = 15}),
+            1.2 * planner.PromptTokensPerSecond({.decodes = Work(0, 1)}));
+}
+
 TEST(StepPlannerTest, APromptGetsItsLeastHoweverSlowItIs) {
   StepPlanner planner({.step_tokens = kStep});
   planner.Record(Work(0, 1), microseconds(10));
@@ -154,7 +170,7 @@ TEST(StepPlannerTest, TheRateOfPromptsIsLowerBesideDecodes) {
   }
   EXPECT_NEAR(planner.PromptTokensPerSecond({}), 64 / 0.0745, 40);
   // 13 in 31.5 ms, and a sixteenth of 18.5 ms.
-  EXPECT_NEAR(planner.PromptTokensPerSecond(Work(0, 8)), 13 / 0.0327, 40);
+  EXPECT_NEAR(planner.PromptTokensPerSecond({.decodes = Work(0, 8)}), 13 / 0.0327, 40);
   EXPECT_NEAR(planner.DecodeStepSeconds(Work(0, 8)), 0.0185, 0.001);
   EXPECT_NEAR(planner.DecodeStepSeconds({}), 0.0115, 0.001);
 }

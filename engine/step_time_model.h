@@ -31,6 +31,9 @@ class StepTimeModel {
   bool measured() const { return token_ > 0; }
   // Steps of decodes alone have been recorded: what is said of them is no guess.
   bool decodes_measured() const { return kinds_[kDecodes].steps > 0; }
+  // Steps with prompts in them that have been recorded: few, and what is said of prompts may be
+  // what a cold machine took.
+  uint64_t prompt_steps() const { return kinds_[kPrompts].steps + kinds_[kMixed].steps; }
   const StepTimes& times() const { return times_; }
   double Predict(const StepWork& work) const { return times_.Seconds(work); }
 
