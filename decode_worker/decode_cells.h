@@ -21,6 +21,7 @@ inline CellTable DecodeCells() {
               {"LastToken", "--s--"},
               {"SequenceFailed", "--u--"},
               {"Unattached", "--uu-"},
+              {"Revoke", "usuuu"},
               {"Deadline", "ussu-"},
               {"Cancel", "ssssu"},
               {"RouterLost", "ussuu"},

@@ -308,6 +308,33 @@ void EndData(Rig& r) {
 }
 void Leave(Rig& r) { r.source->Leave(); }
 
+void Revoke(Rig& r) { r.worker->decode->Revoke(kId); }
+// The receive thread is inside a block: it is not free before it has left.
+void RevokeWhileAPieceIsWritten(Rig& r) {
+  r.source->Enter(kId);
+  Revoke(r);
+  r.Run();
+  EXPECT_FALSE(r.worker->all_free());
+  EXPECT_EQ(r.state(), S::kQuiescing);
+  r.source->Leave();
+}
+void RevokeTwiceAndAttach(Rig& r) {
+  r.source->Enter(kId);
+  Revoke(r);
+  Revoke(r);
+  r.router->Attach(kId);
+}
+template <void (*then)(Rig&)>
+void RevokeThen(Rig& r) {
+  Revoke(r);
+  then(r);
+}
+void CommitThenRevoke(Rig& r) {
+  Commit(r);
+  r.Run();
+  Revoke(r);
+}
+
 struct Line {
   S state;
   E event;
@@ -361,6 +388,22 @@ const Line kLines[] = {
     {S::kGenerating, E::kSequenceFailed, FailAndAttach, "gone token failed(internal)"},
     {S::kGenerating, E::kUnattached, Await<E::kUnattached>, "gone lost(lease_expired)"},
     {S::kKept, E::kUnattached, Await<E::kUnattached>, "gone lost(lease_expired)"},
+
+    {S::kQueued, E::kRevoke, Revoke, "Queued"},
+    {S::kGranted, E::kRevoke, Revoke, "gone lost(preempted) revoked(preempted)"},
+    {S::kGranted, E::kRevoke, RevokeWhileAPieceIsWritten,
+     "gone lost(preempted) revoked(preempted)"},
+    {S::kGranted, E::kRevoke, RevokeTwiceAndAttach, "Quiescing lost(preempted) revoked(preempted)"},
+    {S::kGranted, E::kRevoke, RevokeThen<Commit>,
+     "gone lost(preempted) revoked(preempted) commit_refused(preempted)"},
+    {S::kGranted, E::kCommit, CommitThenRevoke, "Generating committed"},
+    {S::kGranted, E::kRevoke, RevokeThen<Cancel>, "gone lost(preempted) revoked(preempted)"},
+    {S::kGranted, E::kRevoke, RevokeThen<Release>, "gone lost(preempted) revoked(preempted)"},
+    {S::kGranted, E::kRevoke, RevokeThen<Lose>, "gone revoked(preempted)"},
+    {S::kGranted, E::kRevoke, RevokeThen<EndSession>, "gone lost(preempted) revoked(preempted)"},
+    {S::kGenerating, E::kRevoke, Revoke, "Generating"},
+    {S::kKept, E::kRevoke, Revoke, "Kept"},
+    {S::kQuiescing, E::kRevoke, Revoke, "Quiescing"},
 
     {S::kQueued, E::kDeadline, Await<E::kDeadline>, "gone refused(deadline)"},
     {S::kGranted, E::kDeadline, Await<E::kDeadline>, "gone failed(deadline) revoked(deadline)"},

@@ -1,8 +1,10 @@
 #include "decode_worker/decode_role.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "common/silence_watch.h"
 #include "common/status_macros.h"
 #include "proto/mapping/decoder_state.h"
 #include "worker/blocks_wanted.h"
@@ -38,6 +40,7 @@ kvtransfer::TransferSink::Options SinkOptions(const WorkerOptions& options,
 bool FitsReservation(const DecoderState& state, const AttemptId& id,
                      const kvtransfer::Reservation& reservation) {
   return state.attempt == id && state.prompt == reservation.prompt &&
+         state.cache_namespace == reservation.cache_namespace &&
          state.stop.max_tokens == reservation.max_tokens && state.choices.size() == reservation.n &&
          std::all_of(state.choices.begin(), state.choices.end(),
                      [](const ChoiceState& choice) { return choice.tokens.size() == 1; });
@@ -61,13 +64,15 @@ struct DecodeRole::Attempt {
   AttemptId id;
   DecodeState state = DecodeState::kQueued;
   kvtransfer::Reservation reservation;
+  Demand demand;
   Time admitted_at{};
   std::optional<Time> deadline_at;
   TimerHandle deadline;
-  TimerHandle patience;                // kQueued: when to say Wait; later: how long events are kept
+  TimerHandle patience;                // kQueued: when to say Wait
   std::optional<Room::ClaimId> claim;  // kQueued
-  kv::BlockLease lease;                // kGranted, kQuiescing
+  kv::CachedLease room;                // kGranted, kQuiescing
   bool attached = false;
+  std::optional<SilenceWatch> unattached;  // how long events are kept
   std::unique_ptr<Generation> generation;  // kGenerating, kKept
 };
 
@@ -75,6 +80,11 @@ DecodeRole::DecodeRole(WorkerContext& context, kvtransfer::ReceiveTable& table,
                        std::vector<std::string> data_addresses)
     : context_(context),
       metrics_(context.metrics),
+      revocations_(context.metrics
+                       .AddCounter("baton_reservations_revoked_total",
+                                   "Granted reservations whose blocks went to an older sequence "
+                                   "before they were committed.")
+                       .Get()),
       sink_(SinkOptions(context.options, std::move(data_addresses)), context.executor, table,
             context.tombstones, context.random, *this, &metrics_) {}
 
@@ -119,32 +129,40 @@ void DecodeRole::Enqueue(const AttemptId& id, kvtransfer::Reservation reservatio
     attempt->deadline =
         context_.executor.PostAt(*attempt->deadline_at, [this, id] { OnDeadline(id); });
   }
+  attempt->reservation = std::move(reservation);
+  const kvtransfer::Reservation& kept = attempt->reservation;
+  attempt->demand = BlocksToReceive(context_, kept.prompt.size(), kept.n, kept.max_tokens);
   attempt->claim = context_.room.Add(
-      {attempt->admitted_at,
-       *BlocksWanted(context_, reservation.prompt.size(), reservation.n, reservation.max_tokens),
-       [this, id](kv::BlockLease lease) { OnRoom(id, std::move(lease)); }, nullptr});
+      {.admitted_at = attempt->admitted_at,
+       .blocks = attempt->demand.blocks,
+       .granted = [this, id](kv::CachedLease room) { OnRoom(id, std::move(room)); },
+       .prefix = PrefixOf(context_, kept.cache_namespace, kept.prompt, kept.prompt.size())});
   // Runs after the room's own turn, whose time was read before: whoever is still queued then stands
   // behind others.
   attempt->patience =
       context_.executor.PostAt(context_.executor.Now(), [this, id] { sink_.Wait(id); });
-  attempt->reservation = std::move(reservation);
   attempts_[id] = std::move(attempt);
   context_.sessions.Touch();
 }
 
-void DecodeRole::OnRoom(const AttemptId& id, kv::BlockLease lease) {
+void DecodeRole::OnRoom(const AttemptId& id, kv::CachedLease room) {
   Note(id, DecodeEvent::kRoom);
   Attempt& attempt = *attempts_.at(id);
   attempt.claim.reset();
   attempt.patience.Cancel();
   attempt.state = DecodeState::kGranted;
-  attempt.lease = std::move(lease);
-  const auto prompt_blocks = static_cast<uint32_t>(
-      kv::BlocksFor(attempt.reservation.prompt.size(), context_.options.layout.block_size));
-  attempt.lease.SetState(kv::BlockState::kFilling, 0, prompt_blocks);
+  attempt.room = std::move(room);
+  PlaceBlocks(context_, attempt.demand, attempt.room.lease);
+  const auto tokens = static_cast<uint32_t>(attempt.reservation.prompt.size());
+  const auto prompt_blocks =
+      static_cast<uint32_t>(kv::BlocksFor(tokens, context_.options.layout.block_size));
+  attempt.room.lease.SetState(kv::BlockState::kFilling, 0, prompt_blocks);
   std::vector<kvtransfer::TransferSink::GroupGrant> groups;
-  for (const std::vector<kv::BlockId>& blocks : attempt.lease.blocks())
-    groups.push_back({0, blocks});
+  const kv::GroupBlocks& blocks = attempt.room.lease.blocks();
+  for (kv::GroupId g = 0; g < blocks.size(); ++g) {
+    const uint32_t found = attempt.room.chain.blocks;
+    groups.push_back({std::max(found, context_.windows.FirstSeen(g, tokens)), blocks[g]});
+  }
   sink_.Grant(id, std::move(groups));
   context_.sessions.Touch();
 }
@@ -155,8 +173,7 @@ void DecodeRole::OnDropped(const AttemptId& id, v1::Cause cause) {
   Note(id, DecodeEvent::kDropped);
   Attempt& attempt = *found->second;
   if (attempt.state == DecodeState::kQueued) return Forget(id);
-  attempt.state = DecodeState::kQuiescing;
-  attempt.deadline.Cancel();
+  Quiesce(attempt);
   context_.log.Info("reservation dropped",
                     {{"request", id.ToString()}, {"cause", kvtransfer::CauseLabel(cause)}});
   if (cause != v1::CAUSE_RELEASED) context_.sessions.Emit(id.router, LostEvent(id, cause));
@@ -166,6 +183,8 @@ void DecodeRole::OnQuiesced(const AttemptId& id) {
   if (!Has(id)) return;
   Note(id, DecodeEvent::kQuiesced);
   Forget(id);
+  // Whoever waited for these blocks asks again: those that others share did not become free.
+  context_.room.Poke();
 }
 
 v1::Cause DecodeRole::OnCommit(const AttemptId& id, std::string decoder_state) {
@@ -177,8 +196,7 @@ v1::Cause DecodeRole::OnCommit(const AttemptId& id, std::string decoder_state) {
   context_.log.Warning("commit refused",
                        {{"request", id.ToString()}, {"why", std::string(status.message())}});
   attempt.generation.reset();
-  attempt.state = DecodeState::kQuiescing;
-  attempt.deadline.Cancel();
+  Quiesce(attempt);
   context_.sessions.Emit(id.router, LostEvent(id, v1::CAUSE_MALFORMED));
   return v1::CAUSE_MALFORMED;
 }
@@ -196,7 +214,8 @@ absl::Status DecodeRole::Generate(Attempt& attempt, const std::string& decoder_s
   sequence.state = std::move(state);
   sequence.state.age = context_.executor.Now() - attempt.admitted_at;
   sequence.filled = static_cast<uint32_t>(sequence.state.prompt.size());
-  sequence.lease = std::move(attempt.lease);
+  sequence.lease = std::move(attempt.room.lease);
+  sequence.chain = std::move(attempt.room.chain);
   attempt.generation = std::make_unique<Generation>(id, context_.engine, context_.sessions,
                                                     attempt.attached, [this, id] { Forget(id); });
   if (context_.options.on_event) {
@@ -206,8 +225,8 @@ absl::Status DecodeRole::Generate(Attempt& attempt, const std::string& decoder_s
   BATON_RETURN_IF_ERROR(attempt.generation->Start(std::move(sequence)));
   attempt.state = DecodeState::kGenerating;
   if (!attempt.attached) {
-    attempt.patience =
-        context_.executor.PostAfter(context_.options.lease, [this, id] { OnUnattached(id); });
+    attempt.unattached.emplace(context_.executor, context_.options.lease,
+                               [this, id] { OnUnattached(id); });
   }
   context_.sessions.Touch();
   return absl::OkStatus();
@@ -218,7 +237,7 @@ void DecodeRole::Attach(const AttemptId& id) {
   Attempt& attempt = *attempts_.at(id);
   attempt.attached = true;
   if (attempt.generation == nullptr) return;
-  attempt.patience.Cancel();
+  attempt.unattached.reset();
   attempt.generation->Attach();  // may be the end of it
 }
 
@@ -226,6 +245,42 @@ void DecodeRole::OnUnattached(const AttemptId& id) {
   Note(id, DecodeEvent::kUnattached);
   context_.sessions.Emit(id.router, LostEvent(id, v1::CAUSE_LEASE_EXPIRED));
   Finish(*attempts_.at(id), v1::CAUSE_LEASE_EXPIRED);
+}
+
+std::optional<DecodeRole::Grant> DecodeRole::YoungestGrant() const {
+  std::optional<Grant> youngest;
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt->state != DecodeState::kGranted) continue;
+    if (youngest.has_value() && attempt->admitted_at < youngest->admitted_at) continue;
+    youngest = Grant{attempt->admitted_at, id};
+  }
+  return youngest;
+}
+
+bool DecodeRole::Revoke(const AttemptId& id) {
+  Note(id, DecodeEvent::kRevoke);
+  const auto found = attempts_.find(id);
+  if (found == attempts_.end() || found->second->state != DecodeState::kGranted) return false;
+  revocations_.Increment();
+  context_.log.Info("reservation revoked", {{"request", id.ToString()}});
+  context_.sessions.Emit(id.router, LostEvent(id, v1::CAUSE_PREEMPTED));
+  Finish(*found->second, v1::CAUSE_PREEMPTED);
+  return true;
+}
+
+bool DecodeRole::AnyQuiescing() const {
+  return std::any_of(attempts_.begin(), attempts_.end(), [](const auto& attempt) {
+    return attempt.second->state == DecodeState::kQuiescing;
+  });
+}
+
+// The receive thread is asked, so blocks never come back inside the call.
+engine::GaveUp DecodeRole::GiveUpYoungest(Time than) {
+  if (AnyQuiescing()) return engine::GaveUp::kComing;
+  const std::optional<Grant> grant = YoungestGrant();
+  if (!grant.has_value() || grant->admitted_at < than) return engine::GaveUp::kNobody;
+  Revoke(grant->attempt);
+  return engine::GaveUp::kComing;
 }
 
 void DecodeRole::OnDeadline(const AttemptId& id) {
@@ -259,8 +314,7 @@ void DecodeRole::Finish(Attempt& attempt, v1::Cause cause) {
       sink_.Drop(id, cause);
       return Forget(id);
     case DecodeState::kGranted:
-      attempt.state = DecodeState::kQuiescing;
-      attempt.deadline.Cancel();
+      Quiesce(attempt);
       return sink_.Drop(id, cause);  // OnQuiesced follows
     case DecodeState::kGenerating:
     case DecodeState::kKept:
@@ -268,6 +322,11 @@ void DecodeRole::Finish(Attempt& attempt, v1::Cause cause) {
     case DecodeState::kQuiescing:
       return;
   }
+}
+
+void DecodeRole::Quiesce(Attempt& attempt) {
+  attempt.state = DecodeState::kQuiescing;
+  attempt.deadline.Cancel();
 }
 
 void DecodeRole::Forget(const AttemptId& id) {

@@ -11,7 +11,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/ids.h"
+#include "common/metrics.h"
+#include "common/time.h"
 #include "decode_worker/decode_state.h"
+#include "engine/room_holder.h"
 #include "kvtransfer/receive_table.h"
 #include "kvtransfer/sink.h"
 #include "kvtransfer/transfer_metrics.h"
@@ -20,7 +24,8 @@
 namespace baton::worker {
 
 // From the grant until the commit an attempt is held by its router's session and its source's
-// session, afterwards by the router's alone. Owner thread: the executor's.
+// session, afterwards by the router's alone. Until the commit its blocks may be taken back for an
+// older sequence (Revoke). Owner thread: the executor's.
 class DecodeRole : public Role, private kvtransfer::TransferSink::Host {
  public:
   // `context` and `table` must outlive this object, the data listeners must not.
@@ -40,6 +45,19 @@ class DecodeRole : public Role, private kvtransfer::TransferSink::Host {
   QueueLoad Queued() const override;
   size_t live() const override { return attempts_.size(); }
 
+  engine::GaveUp GiveUpYoungest(Time than) override;
+
+  // The youngest attempt with blocks and no commit, and when its request was admitted.
+  struct Grant {
+    Time admitted_at;
+    AttemptId attempt;
+  };
+  std::optional<Grant> YoungestGrant() const;
+  // Takes the blocks of such an attempt back: the source and the router are told PREEMPTED, and the
+  // blocks are free when nothing writes to them any more (the pool's freed callback). False, and
+  // nothing happens, when it is committed, over or not granted yet.
+  bool Revoke(const AttemptId& attempt);
+
   // For tests.
   std::optional<DecodeState> state(const AttemptId& attempt) const;
 
@@ -57,10 +75,14 @@ class DecodeRole : public Role, private kvtransfer::TransferSink::Host {
 
   v1::Cause WhyNot(const AttemptId& id, const kvtransfer::Reservation& reservation) const;
   void Enqueue(const AttemptId& id, kvtransfer::Reservation reservation);
-  void OnRoom(const AttemptId& id, kv::BlockLease lease);
+  void OnRoom(const AttemptId& id, kv::CachedLease room);
   absl::Status Generate(Attempt& attempt, const std::string& decoder_state);
   void OnUnattached(const AttemptId& id);
   void OnDeadline(const AttemptId& id);
+
+  bool AnyQuiescing() const;
+  // Over; only the receive thread may still write to its blocks.
+  static void Quiesce(Attempt& attempt);
 
   // The one way out. Tells the source and gives everything back: at once, or when nothing is read
   // into the blocks any more.
@@ -69,6 +91,7 @@ class DecodeRole : public Role, private kvtransfer::TransferSink::Host {
 
   WorkerContext& context_;
   kvtransfer::TransferMetrics metrics_;
+  Counter revocations_;
   std::map<AttemptId, std::unique_ptr<Attempt>> attempts_;
   kvtransfer::TransferSink sink_;  // dies first: nothing calls back any more
 };

@@ -86,6 +86,8 @@ class ScriptedSource : public kvtransfer::TransferSource::Host {
   RigDialer dialer_;
 };
 
+constexpr uint64_t kOthers[] = {97, 98, 99};
+
 class DecodeRoleTest : public testing::Test {
  protected:
   DecodeRoleTest()
@@ -126,7 +128,9 @@ class DecodeRoleTest : public testing::Test {
   void Reach(DecodeState wanted, std::optional<Duration> remaining = {}) {
     Start();
     if (wanted == DecodeState::kQueued) {
-      ASSERT_TRUE(session_->Submit(State(99, 64, 190)).ok());  // every block
+      // They begin with five blocks of the sixteen each and grow.
+      for (const uint64_t other : kOthers)
+        ASSERT_TRUE(session_->Submit(State(other, 64, 190)).ok());
       world_.RunFor(milliseconds(1));
     }
     DecoderState state = State(1, 64, wanted == DecodeState::kKept ? 4 : 100);
@@ -140,7 +144,7 @@ class DecodeRoleTest : public testing::Test {
     ASSERT_EQ(this->state(), wanted) << ToString(wanted);
   }
   void ExpectGone(const std::string& what) {
-    session_->Cancel(RigAttempt(99));
+    for (const uint64_t other : kOthers) session_->Cancel(RigAttempt(other));
     world_.RunFor(seconds(2));
     EXPECT_EQ(state(), std::nullopt) << what;
     EXPECT_TRUE(worker_->all_free()) << what;
@@ -197,7 +201,7 @@ TEST_F(DecodeRoleTest, LossOfTheSourceEndsItOnlyBeforeTheCommit) {
   for (const DecodeState state : kStates) {
     Reach(state);
     source_->core.reset();
-    session_->Cancel(RigAttempt(99));
+    for (const uint64_t other : kOthers) session_->Cancel(RigAttempt(other));
     world_.RunFor(milliseconds(10));
     if (state >= DecodeState::kGenerating) {
       EXPECT_EQ(this->state(), state);
@@ -259,13 +263,13 @@ TEST_F(DecodeRoleTest, ReserveIsRefusedByCause) {
 }
 
 TEST_F(DecodeRoleTest, WaitsOnlyWhenThereIsNoRoomAndIsGrantedByAge) {
-  source_->Reserve(State(1, 64, 100), worker_->AsSink());  // 11 of 16 blocks
+  source_->Reserve(State(1, 150, 100), worker_->AsSink());  // 11 of 16 blocks
   world_.RunFor(milliseconds(1));
   EXPECT_EQ(source_->waiting[id_], 0);
   EXPECT_EQ(source_->granted[id_], 1);
-  DecoderState old = State(3, 64, 100);
+  DecoderState old = State(3, 150, 100);
   old.age = seconds(60);
-  source_->Reserve(State(2, 64, 100), worker_->AsSink());
+  source_->Reserve(State(2, 150, 100), worker_->AsSink());
   source_->Reserve(old, worker_->AsSink());
   world_.RunFor(milliseconds(1));
   EXPECT_EQ(source_->waiting[RigAttempt(2)], 1);
@@ -312,14 +316,16 @@ TEST_F(DecodeRoleTest, RoomToGrowStaysReservedUntilItIsWrittenTo) {
   const auto in = [this](kv::BlockState state) {
     return worker_->core->pool().Counts()[static_cast<size_t>(state)] / 2;
   };
-  source_->Reserve(State(1, 64, 100), worker_->AsSink());  // 4 blocks of prompt and 7
+  source_->Reserve(State(1, 64, 100), worker_->AsSink());  // 4 blocks of prompt and one
   world_.RunFor(milliseconds(1));
   EXPECT_EQ(in(kv::BlockState::kFilling), 4u);
-  EXPECT_EQ(in(kv::BlockState::kReserved), 7u);
+  EXPECT_EQ(in(kv::BlockState::kReserved), 1u);
   source_->ShipAndCommit(State(1, 64, 100), 1);
   world_.RunFor(milliseconds(7));  // a few steps
   EXPECT_EQ(in(kv::BlockState::kLive), 5u);
-  EXPECT_EQ(in(kv::BlockState::kReserved), 6u);
+  EXPECT_EQ(in(kv::BlockState::kReserved), 0u);
+  world_.RunFor(milliseconds(40));  // more than 16 of them
+  EXPECT_EQ(in(kv::BlockState::kLive), 6u);
 }
 
 TEST_F(DecodeRoleTest, CommitWithoutAllPiecesIsRefused) {
@@ -367,6 +373,15 @@ TEST_F(DecodeRoleTest, NobodyAttachesForALease) {
   }
 }
 
+TEST_F(DecodeRoleTest, AnAttachThatCameWhileTheWorkerStoodStillIsNotTooLate) {
+  Reach(DecodeState::kKept);
+  worker_->executor.StandStill(world_.now() + seconds(60), /*unread=*/milliseconds(300));
+  session_->Attach(id_);
+  world_.RunFor(seconds(61));
+  EXPECT_TRUE(session_->Finished(id_));
+  ExpectGone("attached");
+}
+
 TEST_F(DecodeRoleTest, FailureOfASequenceIsKeptAndToldToTheRouter) {
   Reach(DecodeState::kGranted);
   nan_ = true;
@@ -377,6 +392,39 @@ TEST_F(DecodeRoleTest, FailureOfASequenceIsKeptAndToldToTheRouter) {
   world_.RunFor(milliseconds(1));
   EXPECT_EQ(Events().back().failed().code(), static_cast<int>(absl::StatusCode::kInternal));
   ExpectGone("nan");
+}
+
+TEST_F(DecodeRoleTest, TheYoungestGrantIsRevokedAndTheOldestThatWaitsGetsItsRoom) {
+  EXPECT_FALSE(worker_->decode->YoungestGrant().has_value());
+  DecoderState older = State(2, 64, 1);
+  older.age = seconds(60);
+  source_->Reserve(State(1, 150, 100), worker_->AsSink());  // 11 of 16 blocks
+  source_->Reserve(older, worker_->AsSink());               // 4
+  world_.RunFor(milliseconds(1));
+  ASSERT_EQ(source_->granted.size(), 2u);
+  DecoderState oldest = State(3, 150, 100);
+  oldest.age = seconds(90);
+  source_->Reserve(oldest, worker_->AsSink());
+  world_.RunFor(milliseconds(1));
+  EXPECT_EQ(source_->granted.count(oldest.attempt), 0u);
+  ASSERT_EQ(worker_->decode->YoungestGrant()->attempt, id_);
+  EXPECT_FALSE(worker_->decode->Revoke(oldest.attempt));  // it waits
+  const Time youngest = worker_->decode->YoungestGrant()->admitted_at;
+  using engine::GaveUp;
+  EXPECT_EQ(worker_->decode->GiveUpYoungest(youngest + Duration(1)), GaveUp::kNobody);
+  EXPECT_EQ(worker_->decode->GiveUpYoungest(youngest), GaveUp::kComing);
+  // One at a time: the older one is asked only when these blocks were not enough.
+  EXPECT_EQ(worker_->decode->GiveUpYoungest(Time::min()), GaveUp::kComing);
+  EXPECT_EQ(worker_->decode->YoungestGrant()->attempt, older.attempt);
+  world_.RunFor(milliseconds(1));
+  EXPECT_EQ(source_->ended.at(id_).outcome, Outcome::kRevoked);
+  EXPECT_EQ(source_->ended.at(id_).cause, v1::CAUSE_PREEMPTED);
+  EXPECT_EQ(Events().at(0).lost().cause(), v1::CAUSE_PREEMPTED);
+  EXPECT_EQ(source_->granted[oldest.attempt], 1);
+  // It is over: a new attempt is what comes back.
+  EXPECT_FALSE(worker_->decode->Revoke(id_));
+  source_->ended.clear();
+  EXPECT_EQ(RefusedWith(State(1)), v1::CAUSE_TOMBSTONE);
 }
 
 TEST_F(DecodeRoleTest, ReserveOfALiveOrFinishedAttemptIsRefused) {

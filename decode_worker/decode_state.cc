@@ -10,8 +10,9 @@ std::string_view ToString(DecodeState state) {
 
 std::string_view ToString(DecodeEvent event) {
   constexpr std::string_view kNames[kNumDecodeEvents] = {
-      "Reserve", "Room",      "Commit",         "BadCommit",  "Dropped",  "Quiesced", "Attach",
-      "Token",   "LastToken", "SequenceFailed", "Unattached", "Deadline", "Cancel",   "RouterLost"};
+      "Reserve",    "Room",   "Commit",   "BadCommit", "Dropped",
+      "Quiesced",   "Attach", "Token",    "LastToken", "SequenceFailed",
+      "Unattached", "Revoke", "Deadline", "Cancel",    "RouterLost"};
   return kNames[static_cast<int>(event)];
 }
 

@@ -28,11 +28,12 @@ enum class DecodeEvent : uint8_t {
   kLastToken,  // no choice goes on
   kSequenceFailed,
   kUnattached,  // nobody attached for a lease after the commit
+  kRevoke,      // an older sequence needs the blocks
   kDeadline,
   kCancel,
   kRouterLost,
 };
-inline constexpr int kNumDecodeEvents = 14;
+inline constexpr int kNumDecodeEvents = 15;
 
 //                 Queued     Granted     Generating  Kept       Quiescing
 // Reserve(a)      -          -           refused     refused    -
@@ -46,6 +47,7 @@ inline constexpr int kNumDecodeEvents = 14;
 // LastToken       -          -           Kept/gone   -          -
 // SequenceFailed  -          -           Kept/gone   -          -
 // Unattached      -          -           gone(f)     gone(f)    -
+// Revoke          ignore     Quiesc.(j)  ignore      ignore     ignore
 // Deadline        gone(g)    Quiesc.(h)  gone(h)     gone(h)    -
 // Cancel          gone(g)    Quiesc.(i)  gone        gone       ignore
 // RouterLost      gone(g)    Quiesc.(i)  gone        gone       ignore
@@ -61,7 +63,7 @@ inline constexpr int kNumDecodeEvents = 14;
 // says so, and Lost goes out. (d) The events kept so far, in order. (e) Kept until Attach. (f)
 // Lost{LEASE_EXPIRED} to the router. (g) Refused{cause} to the source. (h)
 // Failed(DEADLINE_EXCEEDED) to the router, and Revoked to the source before the commit. (i) Revoked
-// to the source.
+// to the source. (j) Lost{PREEMPTED} to the router, Revoked to the source.
 std::string_view ToString(DecodeState state);
 std::string_view ToString(DecodeEvent event);
 

@@ -277,6 +277,23 @@ TEST_F(HandoverTest, ASilentSinkEndsTheSourcesAttempts) {
   EXPECT_EQ(source.source->live(), 0u);
 }
 
+// As workers of one machine that is paused do.
+TEST_F(HandoverTest, ASourceAndASinkThatStoodStillHaveNotLostEachOther) {
+  const AttemptId a = TestAttempt(1);
+  Reserve(a, 70);
+  Run();
+  ShipAll(a);
+  const Time until = world.now() + seconds(60);
+  source.executor.StandStill(until, /*unread=*/milliseconds(300));
+  sink.executor.StandStill(until, /*unread=*/milliseconds(500));
+  Commit(a);  // its answer is read late
+  Run(seconds(70));
+  EXPECT_EQ(source.ended[a].outcome, Outcome::kCommitted);
+  EXPECT_TRUE(sink.dropped.empty());
+  EXPECT_EQ(sink.metrics.leases_expired.Value() + source.metrics.leases_expired.Value(), 0);
+  ExpectIdle();
+}
+
 TEST_F(HandoverTest, ALongIdleSessionStaysOpen) {
   Reserve(TestAttempt(1), 20);
   Run(seconds(100));

@@ -95,7 +95,9 @@ void ReceiveTable::Expect(const AttemptId& attempt, const Epoch& source, uint64_
   for (uint32_t g = 0; g < groups.size(); ++g) {
     BATON_CHECK(groups[g].first_needed <= groups[g].prompt_blocks);
     BATON_CHECK(groups[g].prompt_blocks <= groups[g].blocks.size());
-    for (kv::BlockId block : groups[g].blocks) BATON_CHECK(block < shared_->arena.blocks(g));
+    for (uint32_t i = groups[g].first_needed; i < groups[g].prompt_blocks; ++i) {
+      BATON_CHECK(groups[g].blocks[i] < shared_->arena.blocks(g));
+    }
   }
   auto transfer = std::make_shared<InboundTransfer>();
   transfer->attempt = attempt;

@@ -24,7 +24,8 @@ namespace baton::kvtransfer {
 struct ReceiveShared;
 
 // Blocks of one KV group granted to a transfer, by ordinal. Pieces must come for the ordinals
-// [first_needed, prompt_blocks); the rest is room to grow.
+// [first_needed, prompt_blocks); what is before them is there already, or outside of the group's
+// window, the rest is room to grow.
 struct GrantedGroup {
   uint32_t first_needed = 0;
   uint32_t prompt_blocks = 0;

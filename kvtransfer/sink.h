@@ -104,7 +104,8 @@ class TransferSink : private ReceiveTable::Listener {
   // Answers to OnReserve; the attempt is asked for or waiting (it was not dropped).
   //
   // Blocks per group in the order of the transfer's block list, for the prompt and as much room to
-  // grow as the host likes. first_needed: ordinals below are in the blocks already (prefix hit).
+  // grow as the host likes. first_needed: ordinals below are in the blocks already (prefix hit) or
+  // seen by no token after the prompt (kv::SlidingWindows::FirstSeen, which it is at least).
   struct GroupGrant {
     uint32_t first_needed = 0;
     std::vector<kv::BlockId> blocks;

@@ -16,13 +16,15 @@ SinkSession::~SinkSession() = default;
 void SinkSession::Start(
     const std::function<std::unique_ptr<SinkStream>(SinkStream::Listener&)>& start) {
   stream_ = start(*this);
-  last_heard_ = sink_.executor_.Now();
-  WatchSilence();
+  silence_.emplace(sink_.executor_, sink_.options_.lease, [this] {
+    if (sink_.metrics_ != nullptr) sink_.metrics_->leases_expired.Increment();
+    End(worker::v1::CAUSE_LEASE_EXPIRED, LeaseExpired());
+  });
 }
 
 void SinkSession::OnMessage(transfer::v1::SessionRequest message) {
   if (ended_) return;
-  last_heard_ = sink_.executor_.Now();
+  silence_->Heard();
   using Kind = transfer::v1::SessionRequest;
   if (greeted_ == (message.message_case() == Kind::kHello)) {
     return End(worker::v1::CAUSE_MALFORMED, absl::InvalidArgumentError("hello out of order"));
@@ -116,7 +118,7 @@ void SinkSession::OnClosed(absl::Status) {
 void SinkSession::End(Cause cause, absl::Status tell_source) {
   if (std::exchange(ended_, true)) return;
   heartbeat_timer_.Cancel();
-  silence_timer_.Cancel();
+  silence_.reset();
   stream_->Close(std::move(tell_source));
   sink_.Forget(*this, cause);
 }
@@ -128,15 +130,6 @@ void SinkSession::Heartbeat() {
   // A source is likely to have the same lease.
   const Duration interval = std::min(sink_.options_.heartbeat, sink_.options_.lease / 4);
   heartbeat_timer_ = sink_.executor_.PostAfter(interval, [this] { Heartbeat(); });
-}
-
-void SinkSession::WatchSilence() {
-  const Time limit = last_heard_ + sink_.options_.lease;
-  if (sink_.executor_.Now() >= limit) {
-    if (sink_.metrics_ != nullptr) sink_.metrics_->leases_expired.Increment();
-    return End(worker::v1::CAUSE_LEASE_EXPIRED, LeaseExpired());
-  }
-  silence_timer_ = sink_.executor_.PostAt(limit, [this] { WatchSilence(); });
 }
 
 }  // namespace baton::kvtransfer

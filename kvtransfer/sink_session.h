@@ -6,11 +6,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "baton/transfer/v1/transfer.pb.h"
 #include "common/executor.h"
 #include "common/ids.h"
+#include "common/silence_watch.h"
 #include "common/time.h"
 #include "kvtransfer/cause.h"
 #include "kvtransfer/sink.h"
@@ -58,7 +60,6 @@ class SinkSession : private SinkStream::Listener {
   void OnClosed(absl::Status status) override;
   void OnHello(const transfer::v1::SourceHello& hello);
   void Heartbeat();
-  void WatchSilence();
 
   TransferSink& sink_;
   const uint64_t number_;
@@ -66,10 +67,9 @@ class SinkSession : private SinkStream::Listener {
   bool greeted_ = false;
   bool ended_ = false;
   Epoch source_;
-  Time last_heard_{};
   std::map<AttemptId, Time> committed_;  // when
   TimerHandle heartbeat_timer_;
-  TimerHandle silence_timer_;
+  std::optional<SilenceWatch> silence_;  // until the end
 };
 
 }  // namespace baton::kvtransfer

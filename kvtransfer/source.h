@@ -79,7 +79,8 @@ class TransferSource {
   class Host {
    public:
     virtual ~Host() = default;
-    // Per group: ordinal of the first block that must be shipped.
+    // Per group: ordinal of the first block that must be shipped. Some token after the prompt sees
+    // it.
     virtual void OnGranted(const AttemptId& attempt,
                            const std::vector<uint32_t>& first_needed_block) = 0;
     // It stands in the sink's queue.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "kv/sliding_windows.h"
 #include "kvtransfer/session_status.h"
 #include "kvtransfer/transfer_metrics.h"
 #include "proto/mapping/ids.h"
@@ -30,8 +31,10 @@ void SourceSession::Start() {
   proto::Set(source_.options_.layout_fp, *hello.mutable_layout_fp());
   proto::Set(source_.options_.numerics_id, *hello.mutable_numerics_id());
   stream_->Send(std::move(message));
-  last_heard_ = source_.executor_.Now();
-  WatchSilence();
+  silence_.emplace(source_.executor_, source_.options_.lease, [this] {
+    if (source_.metrics_ != nullptr) source_.metrics_->leases_expired.Increment();
+    End(worker::v1::CAUSE_LEASE_EXPIRED, LeaseExpired());
+  });
 }
 
 // --- What the host asks.
@@ -91,7 +94,7 @@ void SourceSession::Release(SourceAttempt& attempt, Cause why) {
 
 void SourceSession::OnMessage(transfer::v1::SessionResponse message) {
   if (ended_) return;
-  last_heard_ = source_.executor_.Now();
+  silence_->Heard();
   using Kind = transfer::v1::SessionResponse;
   if (!open_ && message.message_case() != Kind::kHello) return BadPeer("no hello");
   switch (message.message_case()) {
@@ -141,7 +144,12 @@ bool SourceSession::AcceptGrant(SourceAttempt& attempt,
   const uint32_t blocks = (tokens + layout.block_size - 1) / layout.block_size;
   const auto& first = granted.first_needed_block();
   if (first.size() != static_cast<int>(layout.groups.size())) return false;
-  if (std::any_of(first.begin(), first.end(), [&](uint32_t f) { return f > blocks; })) return false;
+  const kv::SlidingWindows windows(layout, 1);
+  for (kv::GroupId g = 0; g < layout.groups.size(); ++g) {
+    const uint32_t needed = first[static_cast<int>(g)];
+    // What no token after the prompt sees is not there any more.
+    if (needed > blocks || needed < windows.FirstSeen(g, tokens)) return false;
+  }
   attempt.first_needed.assign(first.begin(), first.end());
   attempt.secret = granted.secret();
   return true;
@@ -215,13 +223,13 @@ void SourceSession::ConnectData() {
 }
 
 void SourceSession::WatchCommit(SourceAttempt& attempt, uint64_t backlog) {
-  attempt.commit_timer =
-      source_.executor_.PostAfter(source_.options_.lease, [this, &attempt, backlog] {
-        if (data_ == nullptr) return;  // lost just now: OnEnded is on its way
-        const uint64_t left = data_->Backlog(attempt.id);
-        if (left < backlog) return WatchCommit(attempt, left);
-        DropData();
-      });
+  const auto on_silent = [this, &attempt, backlog] {
+    if (data_ == nullptr) return;  // lost just now: OnEnded is on its way
+    const uint64_t left = data_->Backlog(attempt.id);
+    if (left < backlog) return WatchCommit(attempt, left);
+    DropData();
+  };
+  attempt.commit_watch.emplace(source_.executor_, source_.options_.lease, on_silent);
 }
 
 void SourceSession::OnConnected() {
@@ -324,7 +332,7 @@ void SourceSession::Granted(SourceAttempt& attempt) {
 
 void SourceSession::StartEnding(SourceAttempt& attempt, Outcome outcome, Cause cause) {
   attempt.state = SourceState::kEnding;
-  attempt.commit_timer.Cancel();
+  attempt.commit_watch.reset();
   attempt.end.outcome = outcome;
   attempt.end.cause = cause;
   data_->Close(attempt.id);
@@ -344,7 +352,7 @@ void SourceSession::BadPeer(std::string_view what) {
 void SourceSession::End(Cause cause, absl::Status tell_sink) {
   ended_ = true;
   heartbeat_timer_.Cancel();
-  silence_timer_.Cancel();
+  silence_.reset();
   data_.reset();  // no block is read any more
   stream_->Close(std::move(tell_sink));
   const std::vector<SourceAttempt*> attempts = Attempts();
@@ -364,15 +372,6 @@ void SourceSession::Heartbeat() {
   message.mutable_heartbeat();
   stream_->Send(std::move(message));
   heartbeat_timer_ = source_.executor_.PostAfter(heartbeat_, [this] { Heartbeat(); });
-}
-
-void SourceSession::WatchSilence() {
-  const Time limit = last_heard_ + source_.options_.lease;
-  if (source_.executor_.Now() >= limit) {
-    if (source_.metrics_ != nullptr) source_.metrics_->leases_expired.Increment();
-    return End(worker::v1::CAUSE_LEASE_EXPIRED, LeaseExpired());
-  }
-  silence_timer_ = source_.executor_.PostAt(limit, [this] { WatchSilence(); });
 }
 
 }  // namespace baton::kvtransfer

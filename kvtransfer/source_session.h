@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "baton/transfer/v1/transfer.pb.h"
 #include "common/executor.h"
 #include "common/ids.h"
+#include "common/silence_watch.h"
 #include "common/time.h"
 #include "kvtransfer/cause.h"
 #include "kvtransfer/source.h"
@@ -32,7 +34,7 @@ struct SourceAttempt {
   Time last_ship{};
   Time commit_called{};
   uint64_t backlog_at_commit = 0;
-  TimerHandle commit_timer;  // kCommitting
+  std::optional<SilenceWatch> commit_watch;  // kCommitting
   TransferEnd end;
 };
 
@@ -86,7 +88,6 @@ class SourceSession : private SourceStream::Listener, private DataConnection::Li
   // The session is over: everything ends, and this object is destroyed in a later task.
   void End(Cause cause, absl::Status tell_sink);
   void Heartbeat();
-  void WatchSilence();
 
   TransferSource& source_;
   const SinkAddress sink_;
@@ -98,9 +99,8 @@ class SourceSession : private SourceStream::Listener, private DataConnection::Li
   std::vector<std::string> addresses_;
   size_t next_address_ = 0;
   Duration heartbeat_;
-  Time last_heard_{};
   TimerHandle heartbeat_timer_;
-  TimerHandle silence_timer_;
+  std::optional<SilenceWatch> silence_;  // until the end
 };
 
 }  // namespace baton::kvtransfer

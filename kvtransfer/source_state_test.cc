@@ -329,6 +329,24 @@ TEST(SourceCells, AGrantThatDoesNotFitThePromptIsABadPeer) {
   EXPECT_EQ(rig.Result(), "bad peer");
 }
 
+// One group of the layout has a window of 64.
+TEST(SourceCells, AGrantThatAsksForWhatSlidOutOfAWindowIsABadPeer) {
+  for (const uint32_t first : {1u, 2u}) {
+    Rig rig;
+    ReserveRequest request;
+    request.prompt.assign(64 + 31, 1);  // the token behind it sees from position 32 on
+    request.max_tokens = 4;
+    rig.source->Reserve(kAttempt, {"sink", kSink}, request);
+    rig.Apply(SourceEvent::kSessionOpen);
+    SessionResponse message;
+    proto::Set(kAttempt, *message.mutable_granted()->mutable_attempt());
+    message.mutable_granted()->add_first_needed_block(0);
+    message.mutable_granted()->add_first_needed_block(first);
+    rig.listener->OnMessage(message);
+    EXPECT_EQ(rig.Result(), first == 1 ? "bad peer" : "Opening");
+  }
+}
+
 TEST(SourceCells, ADataConnectionThatTakesNothingAfterCommitIsLostAfterALease) {
   Rig rig;
   rig.Bring(SourceState::kGranted);

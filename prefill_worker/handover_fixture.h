@@ -76,8 +76,8 @@ class HandoverTest : public testing::Test {
     return state;
   }
   std::vector<TokenId> Expected(const DecoderState& state, uint32_t choice = 0) {
-    return engine::FakeContinuation(engine::FakeLayout(16), engine::FixtureVocab(), 512, state,
-                                    choice);
+    return engine::FakeContinuation(engine::FakeLayout(16, window_), engine::FixtureVocab(), 512,
+                                    state, choice);
   }
   absl::Status Submit(const DecoderState& state) {
     return to_prefill_->Submit(state, {decode_->AsSink()});
@@ -89,6 +89,12 @@ class HandoverTest : public testing::Test {
     EXPECT_TRUE(decode_->core->idle());
     EXPECT_TRUE(prefill_->core->pool().CheckIntegrity().ok());
     EXPECT_TRUE(decode_->core->pool().CheckIntegrity().ok());
+  }
+  // The router was told so by the sink.
+  bool Revoked(const AttemptId& attempt) const {
+    const std::vector<v1::WorkerEvent> events = to_decode_->EventsOf(attempt);
+    return events.size() == 1 && events[0].has_lost() &&
+           events[0].lost().cause() == v1::CAUSE_PREEMPTED;
   }
   // Started, every FirstToken, HandedOff at the source; all tokens from the first at the sink.
   void ExpectCrossed(const DecoderState& state) {
@@ -109,6 +115,7 @@ class HandoverTest : public testing::Test {
     EXPECT_EQ(to_decode_->EventsOf(state.attempt)[0].token().position(), state.prompt.size());
   }
 
+  uint32_t window_ = 0;  // RigWorker::Options::window
   SimWorld world_;
   bool hold_data_ = false;
   std::vector<std::function<void()>> held_;

@@ -22,7 +22,7 @@ inline CellTable PrefillCells() {
               {"Committed", "-----su"},
               {"Broken", "----ssu"},
               {"Released", "---s--s"},
-              {"Deadline", "ssuuss-"},
+              {"Deadline", "ssuuus-"},
               {"Cancel", "sssussu"},
               {"RouterLost", "uuuuuuu"},
           }};

@@ -180,7 +180,10 @@ class Rig {
       ends_ += last ? 1 : 0;
     }
     if (event.has_handed_off()) End("handed_off");
-    if (event.has_no_room()) End("no_room");
+    if (event.has_no_room()) {
+      const bool preempted = event.no_room().cause() == v1::CAUSE_PREEMPTED;
+      End(preempted ? "no_room(preempted)" : "no_room");
+    }
     if (event.has_failed()) End("failed(" + Label(event.failed().cause()) + ")");
   }
   void End(const std::string& word) {
@@ -240,6 +243,17 @@ void GrantWithoutData(Rig& r) {
   r.take_data = false;
   Grant(r);
 }
+// Taken back while the data connection is made.
+void GrantAndPreempt(Rig& r) {
+  r.sinks.last().EndData();
+  Grant(r);
+  r.sinks.last().Revoke(kId, v1::CAUSE_PREEMPTED);
+}
+void GrantAndPreemptThenRefuse(Rig& r) {
+  GrantAndPreempt(r);
+  r.Run();
+  Refuse(r);
+}
 void Revoke(Rig& r) { r.sinks.last().Revoke(kId, v1::CAUSE_NO_ROOM); }
 void EndSession(Rig& r) { r.sinks.last().EndSession(); }
 void EndData(Rig& r) { r.sinks.last().EndData(); }
@@ -287,6 +301,9 @@ const Line kLines[] = {
     {S::kReserving, E::kNotGranted, Revoke, "Reserving reserve(sink-2)"},
     {S::kReserving, E::kNotGranted, GrantWithoutData,
      "Reserving release(sink-1,peer_lost) reserve(sink-2)"},
+    {S::kReserving, E::kNotGranted, GrantAndPreempt, "Reserving reserve(sink-2)"},
+    {S::kReserving, E::kNotGranted, GrantAndPreemptThenRefuse,
+     "gone reserve(sink-2) no_room(preempted)"},
     {S::kWaiting, E::kNotGranted, Refuse, "Reserving reserve(sink-2)"},
     {S::kWaiting, E::kNotGranted, Wait, "Reserving reserve(sink-2)"},
 

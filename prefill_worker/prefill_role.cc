@@ -7,6 +7,7 @@
 
 #include "common/hash.h"
 #include "common/status_macros.h"
+#include "engine/scheduler.h"
 #include "proto/mapping/decoder_state.h"
 #include "proto/mapping/ids.h"
 #include "worker/blocks_wanted.h"
@@ -17,6 +18,7 @@ namespace {
 
 using kvtransfer::Outcome;
 using kvtransfer::TransferEnd;
+using Turn = engine::RoomQueue::Turn;
 
 kvtransfer::TransferSource::Options SourceOptions(const WorkerOptions& options) {
   kvtransfer::TransferSource::Options out;
@@ -80,23 +82,26 @@ struct PrefillRole::Attempt : SequenceOwner {
   TimerHandle deadline;
 
   std::optional<Room::ClaimId> claim;  // kQueued
-  // From Room until the source is rid of them, whoever has the lease.
-  kv::GroupBlocks blocks;
-  kv::BlockPin pin;
-  kv::BlockLease lease;   // until the sequence starts
+  Demand demand;
+  kv::CachedLease room;   // until the sequence starts
+  kv::BlockPin pin;       // from then on until the source is rid of them
   bool oversize = false;  // let past the quarter as the oldest
 
   size_t next_sink = 0;
   kvtransfer::SinkAddress sink;  // asked last
-  // Why no sink has granted so far; one that lacked room goes before one that was not reached.
+  // Why no sink has granted so far; one that revoked a grant that was still being opened goes
+  // before one that lacked room, and that before one that was not reached.
   v1::Cause no_grant = v1::CAUSE_NO_ROOM;
+  bool preempted = false;
   bool room_lacked = false;
   Time asked_first{};
   TimerHandle patience;
 
   std::optional<engine::SequenceId> sequence;
   Time started{};
-  uint32_t computed = 0;                 // tokens whose last layer is ready
+  uint32_t at_sink = 0;                  // tokens that the sink has already
+  uint32_t cached = 0;                   // tokens found in the cache; kQueued: when it came
+  uint32_t computed = 0;                 // tokens whose last layer is ready, those included
   std::vector<uint32_t> shipped_blocks;  // per layer
   // Go to the sink with the commit: the router may hear of the first token from there first.
   std::vector<TokenLogprobs> prompt_logprobs;
@@ -123,10 +128,11 @@ absl::Status PrefillRole::Submit(Submission submission) {
     if (choice.tokens.empty()) continue;
     return absl::UnimplementedError("choices: a prompt phase starts choices without tokens");
   }
-  BATON_ASSIGN_OR_RETURN(std::vector<uint32_t> wanted,
-                         BlocksWanted(context_, state.prompt.size(), 1, 1));
+  BATON_ASSIGN_OR_RETURN(Demand demand, BlocksWanted(context_, state.prompt.size(), 1, 1));
   const AttemptId id = state.attempt;
   auto attempt = std::make_unique<Attempt>(*this, std::move(submission));
+  attempt->demand = std::move(demand);
+  const DecoderState& kept = attempt->submission.state;
   if (attempt->submission.deadline.has_value()) {
     attempt->deadline = context_.executor.PostAt(*attempt->submission.deadline, [this, id] {
       Attempt& expired = *attempts_.at(id);
@@ -134,51 +140,65 @@ absl::Status PrefillRole::Submit(Submission submission) {
       Finish(expired, ExpiredEvent(id));
     });
   }
+  auto prefix = PrefixOf(context_, kept.cache_namespace, kept.prompt, MostCached(kept));
+  attempt->cached = HeldOf(context_, prefix);
   attempt->claim =
-      context_.room.Add({attempt->submission.admitted_at, std::move(wanted),
-                         [this, id](kv::BlockLease lease) { OnRoom(id, std::move(lease)); },
-                         [this, id] { return MayTakeBlocks(id); }});
+      context_.room.Add({attempt->submission.admitted_at, attempt->demand.blocks,
+                         [this, id](kv::CachedLease room) { OnRoom(id, std::move(room)); },
+                         [this, id] { return TurnOf(id); }, std::move(prefix)});
   attempts_[id] = std::move(attempt);
   return absl::OkStatus();
 }
 
-// Room is taken one step ahead of the start, and requests that wait at sinks hold at most a quarter
-// of the pool: or one of any size beyond it, when it is the oldest of them.
-bool PrefillRole::MayTakeBlocks(const AttemptId& id) const {
+// Room is taken two steps ahead of the start, and requests that wait at sinks hold at most a
+// quarter of the pool: or one of any size beyond it, when it is the oldest of them.
+Turn PrefillRole::TurnOf(const AttemptId& id) const {
   const Attempt& candidate = *attempts_.at(id);
-  uint64_t ahead = 0;
+  if (AheadOf(candidate) > 2 * uint64_t{context_.engine.PromptsOfAStep()}) return Turn::kLater;
   bool oldest = true;
   bool oversize = false;
-  for (const auto& [other_id, other] : attempts_) {
-    if (other->state == PrefillState::kRunning) ahead += other->prompt_tokens() - other->computed;
-    if (other->state == PrefillState::kReserving) ahead += other->prompt_tokens();
+  for (const Attempt* other : with_blocks_) {
     if (!other->waits_at_sink()) continue;
     oversize |= other->oversize;
     oldest &= candidate.submission.admitted_at < other->submission.admitted_at;
   }
-  if (ahead > 2 * uint64_t{context_.engine.PromptsOfAStep()}) return false;
-  const uint64_t wanted =
-      kv::BlocksFor(candidate.prompt_tokens(), context_.options.layout.block_size);
-  return HeldByWaiting() + wanted <= Quarter() || (oldest && !oversize);
+  const bool fits =
+      HeldByWaiting() + candidate.demand.blocks[0] <= Quarter() || (oldest && !oversize);
+  return fits ? Turn::kNow : Turn::kStop;
+}
+
+// Tokens that are to be computed before it: not those of prompts that it overtakes.
+uint64_t PrefillRole::AheadOf(const Attempt& candidate) const {
+  const uint64_t own = candidate.prompt_tokens() - candidate.cached;
+  uint64_t ahead = 0;
+  for (const Attempt* other : with_blocks_) {
+    uint64_t left = 0;
+    if (other->state == PrefillState::kRunning) left = other->prompt_tokens() - other->computed;
+    if (other->state == PrefillState::kReserving) left = other->prompt_tokens() - other->cached;
+    if (!engine::Overtakes(own, left)) ahead += left;
+  }
+  return ahead;
 }
 
 uint64_t PrefillRole::Quarter() const { return context_.options.pool_blocks[0] / 4; }
 
 uint64_t PrefillRole::HeldByWaiting() const {
   uint64_t blocks = 0;
-  for (const auto& [id, attempt] : attempts_) {
-    if (attempt->waits_at_sink()) blocks += attempt->blocks[0].size();
+  for (const Attempt* attempt : with_blocks_) {
+    if (attempt->waits_at_sink()) blocks += attempt->demand.blocks[0];
   }
   return blocks;
 }
 
-void PrefillRole::OnRoom(const AttemptId& id, kv::BlockLease lease) {
+void PrefillRole::OnRoom(const AttemptId& id, kv::CachedLease room) {
   Attempt& attempt = *attempts_.at(id);
   Note(attempt, PrefillEvent::kRoom);
   attempt.claim.reset();
-  attempt.blocks = lease.blocks();
-  attempt.oversize = HeldByWaiting() + attempt.blocks[0].size() > Quarter();
-  attempt.lease = std::move(lease);
+  PlaceBlocks(context_, attempt.demand, room.lease);
+  attempt.cached = room.chain.blocks * context_.options.layout.block_size;
+  attempt.oversize = HeldByWaiting() + attempt.demand.blocks[0] > Quarter();
+  attempt.room = std::move(room);
+  with_blocks_.push_back(&attempt);
   attempt.asked_first = context_.executor.Now();
   AskNextSink(attempt);
 }
@@ -206,8 +226,11 @@ void PrefillRole::AskNextSink(Attempt& attempt) {
 }
 
 void PrefillRole::NoteNoGrant(Attempt& attempt, v1::Cause cause) {
+  attempt.preempted |= cause == v1::CAUSE_PREEMPTED;
   attempt.room_lacked |= cause == v1::CAUSE_NO_ROOM;
-  attempt.no_grant = attempt.room_lacked ? v1::CAUSE_NO_ROOM : cause;
+  attempt.no_grant = attempt.preempted     ? v1::CAUSE_PREEMPTED
+                     : attempt.room_lacked ? v1::CAUSE_NO_ROOM
+                                           : cause;
 }
 
 void PrefillRole::OnPatienceOver(const AttemptId& id) {
@@ -228,11 +251,13 @@ void PrefillRole::OnWaiting(const AttemptId& id) {
   context_.room.Poke();  // others may start meanwhile
 }
 
-void PrefillRole::OnGranted(const AttemptId& id, const std::vector<uint32_t>& /*first_needed*/) {
+void PrefillRole::OnGranted(const AttemptId& id, const std::vector<uint32_t>& first_needed) {
   Attempt& attempt = *attempts_.at(id);
   Note(attempt, PrefillEvent::kGranted);
   if (attempt.state != PrefillState::kReserving && attempt.state != PrefillState::kWaiting) return;
   attempt.patience.Cancel();
+  const uint32_t first = *std::min_element(first_needed.begin(), first_needed.end());
+  attempt.at_sink = std::min(attempt.prompt_tokens(), first * context_.options.layout.block_size);
   const Time now = context_.executor.Now();
   v1::WorkerEvent event;
   v1::Started& started = *event.mutable_started();
@@ -248,15 +273,26 @@ void PrefillRole::StartSequence(Attempt& attempt) {
   attempt.state = PrefillState::kRunning;
   attempt.started = context_.executor.Now();
   attempt.shipped_blocks.assign(context_.options.layout.layers.size(), 0);
-  attempt.pin = context_.room.pool().Pin(attempt.blocks);
+  attempt.pin = context_.room.pool().Pin(attempt.room.lease.blocks());
   engine::NewSequence sequence;
   sequence.state = StateAt(attempt.submission, attempt.started);
-  sequence.lease = std::move(attempt.lease);
+  sequence.lease = std::move(attempt.room.lease);
+  sequence.filled = attempt.cached;
+  sequence.chain = std::move(attempt.room.chain);
   sequence.mode = engine::SequenceMode::kPrefillOnly;
   absl::StatusOr<engine::SequenceId> added = context_.engine.Add(std::move(sequence), attempt);
   if (!added.ok()) return OnSequenceFailed(attempt, added.status());
   attempt.sequence = *added;
+  if (attempt.cached > 0) ShipCached(attempt);
   context_.room.Poke();
+}
+
+void PrefillRole::ShipCached(Attempt& attempt) {
+  attempt.computed = attempt.cached;
+  context_.sessions.Emit(attempt.id().router, CachedPromptEvent(attempt.id(), attempt.cached));
+  for (uint32_t layer = 0; layer < attempt.shipped_blocks.size(); ++layer) {
+    Ship(attempt, layer, attempt.cached / context_.options.layout.block_size);
+  }
 }
 
 // Ships what this chunk completed of the layer: full blocks, and at the end of the prompt the last
@@ -268,10 +304,14 @@ void PrefillRole::OnLayerReady(Attempt& attempt, uint32_t layer, uint32_t tokens
                             ? static_cast<uint32_t>(kv::BlocksFor(tokens, block_size))
                             : tokens / block_size;
   if (layer + 1 == attempt.shipped_blocks.size()) attempt.computed = tokens;
+  Ship(attempt, layer, done);
+}
+
+void PrefillRole::Ship(Attempt& attempt, uint32_t layer, uint32_t done) {
   uint32_t& shipped = attempt.shipped_blocks[layer];
   if (shipped >= done) return;
   const std::vector<kv::BlockId>& blocks =
-      attempt.blocks[context_.options.layout.layers[layer].group];
+      context_.engine.Blocks(*attempt.sequence)[context_.options.layout.layers[layer].group];
   kvtransfer::BlockRun run;
   run.layer = layer;
   run.first_ordinal = shipped;
@@ -351,11 +391,14 @@ void PrefillRole::OnTransferOver(Attempt& attempt, const TransferEnd& end) {
     proto::Set(id, *handed_off.mutable_attempt());
     handed_off.set_handoff_ns(static_cast<uint64_t>(end.handoff.count()));
     handed_off.set_bytes(end.bytes);
+    handed_off.set_tokens(attempt.prompt_tokens() - attempt.at_sink);
     context_.sessions.Emit(id.router, std::move(event));
   } else {
-    context_.log.Warning("handoff broken", {{"request", id.ToString()},
-                                            {"sink", attempt.sink.address},
-                                            {"cause", kvtransfer::CauseLabel(end.cause)}});
+    const bool preempted = end.cause == v1::CAUSE_PREEMPTED;
+    context_.log.Log(preempted ? LogLevel::kInfo : LogLevel::kWarning, "handoff broken",
+                     {{"request", id.ToString()},
+                      {"sink", attempt.sink.address},
+                      {"cause", kvtransfer::CauseLabel(end.cause)}});
     if (attempt.state == PrefillState::kRunning) {
       const absl::Status status = absl::UnavailableError("the handoff to the sink was broken");
       context_.sessions.Emit(id.router, FailedEvent(id, status, end.cause));
@@ -400,6 +443,7 @@ void PrefillRole::Finish(Attempt& attempt, std::optional<v1::WorkerEvent> event,
 void PrefillRole::Forget(const AttemptId& id) {
   const auto node = attempts_.extract(id);
   Attempt& attempt = *node.mapped();
+  std::erase(with_blocks_, &attempt);
   if (attempt.claim.has_value()) context_.room.Cancel(*attempt.claim);
   if (attempt.sequence.has_value()) context_.engine.Remove(*attempt.sequence);
   context_.tombstones.Add(id);
@@ -419,7 +463,7 @@ QueueLoad PrefillRole::Queued() const {
   for (const auto& [id, attempt] : attempts_) {
     if (attempt->state >= PrefillState::kRunning) continue;
     ++load.waiting;
-    load.prefill_tokens += attempt->prompt_tokens();
+    load.prefill_tokens += attempt->prompt_tokens() - attempt->cached;
   }
   return load;
 }

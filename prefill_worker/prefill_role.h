@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/room_queue.h"
 #include "kvtransfer/source.h"
 #include "kvtransfer/transfer_metrics.h"
 #include "kvtransfer/transport.h"
@@ -52,10 +53,11 @@ class PrefillRole : public Role, private kvtransfer::TransferSource::Host {
   void OnEnded(const AttemptId& id, const kvtransfer::TransferEnd& end) override;
 
   // Room.
-  bool MayTakeBlocks(const AttemptId& id) const;
+  engine::RoomQueue::Turn TurnOf(const AttemptId& id) const;
+  uint64_t AheadOf(const Attempt& candidate) const;
   uint64_t Quarter() const;
   uint64_t HeldByWaiting() const;
-  void OnRoom(const AttemptId& id, kv::BlockLease lease);
+  void OnRoom(const AttemptId& id, kv::CachedLease room);
 
   // Sinks.
   void AskNextSink(Attempt& attempt);
@@ -65,6 +67,9 @@ class PrefillRole : public Role, private kvtransfer::TransferSource::Host {
 
   // Engine.
   void StartSequence(Attempt& attempt);
+  // What the cache had goes to the sink at once.
+  void ShipCached(Attempt& attempt);
+  void Ship(Attempt& attempt, uint32_t layer, uint32_t done);
   void OnLayerReady(Attempt& attempt, uint32_t layer, uint32_t tokens);
   void OnPromptLogprobs(Attempt& attempt, uint32_t position, std::vector<TokenLogprobs> logprobs);
   void OnFirstToken(Attempt& attempt, const engine::TokenEvent& event);
@@ -81,7 +86,8 @@ class PrefillRole : public Role, private kvtransfer::TransferSource::Host {
   WorkerContext& context_;
   kvtransfer::TransferMetrics metrics_;
   std::map<AttemptId, std::unique_ptr<Attempt>> attempts_;
-  kvtransfer::TransferSource source_;  // dies first: nothing calls back any more
+  std::vector<const Attempt*> with_blocks_;  // few, however many are queued
+  kvtransfer::TransferSource source_;        // dies first: nothing calls back any more
 };
 
 }  // namespace baton::worker

@@ -22,7 +22,8 @@ enum class PrefillEvent : uint8_t {
   kRoom,        // own blocks taken
   kWaitAnswer,  // from the sink
   kGranted,     // from the sink
-  kNotGranted,  // the transfer ended before a grant: refused, or the sink is lost
+  kNotGranted,  // the transfer ended before a grant, or before it was of use: refused, revoked
+                // while the data connection was opened, or the sink is lost
   kPatience,    // no grant for too long
   kLayerReady,
   kFirstToken,      // the last choice's, and a choice goes on
@@ -56,12 +57,11 @@ inline constexpr int kNumPrefillEvents = 15;
 //
 // "-": cannot occur. "gone": blocks given back, tombstone. Going to Ending calls Release.
 // (a) Started to the router. (b) the next sink is asked; after the last: NoRoom to the router, and
-// whether a sink lacked room or none was reached; gone. (c) FirstToken of every choice to the
-// router, Commit to the sink. (d) FirstToken of every choice to the router. (e) Failed to the
-// router. (f) HandedOff to the router. (g)
-// Failed(UNAVAILABLE, cause) to the router. (h) nothing to the router: after FirstToken the sink's
-// word decides. (i) The Release says that we lost the router, and a sink that had granted tells it:
-// it may be alive and wait for that word.
+// whether a sink lacked room (or took it back) or none was reached; gone. (c) FirstToken of every
+// choice to the router, Commit to the sink. (d) FirstToken of every choice to the router. (e)
+// Failed to the router. (f) HandedOff to the router. (g) Failed(UNAVAILABLE, cause) to the router.
+// (h) nothing to the router: after FirstToken the sink's word decides. (i) The Release says that we
+// lost the router, and a sink that had granted tells it: it may be alive and wait for that word.
 std::string_view ToString(PrefillState state);
 std::string_view ToString(PrefillEvent event);
 

@@ -9,7 +9,8 @@ namespace baton::worker {
 EngineMux::EngineMux(const engine::EngineOptions& options, const Environment& environment)
     : on_step_end_(environment.on_step_end),
       engine_(options, {environment.vocab, environment.executor, environment.runner,
-                        environment.pool, environment.metrics, *this}) {}
+                        environment.pool, environment.metrics, *this, environment.cache,
+                        environment.others, environment.on_room}) {}
 
 absl::StatusOr<engine::SequenceId> EngineMux::Add(engine::NewSequence sequence,
                                                   SequenceOwner& owner) {

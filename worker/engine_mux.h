@@ -5,12 +5,16 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/decoder_state.h"
 #include "engine/engine.h"
+#include "engine/room_holder.h"
+#include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
 
 namespace baton::worker {
 
@@ -37,6 +41,10 @@ class EngineMux : private engine::Engine::Listener {
     kv::BlockPool& pool;
     engine::EngineMetrics& metrics;
     std::function<void()> on_step_end;
+    // See Engine::Environment.
+    kv::PrefixCache* cache = nullptr;
+    engine::RoomHolder* others = nullptr;
+    std::function<void()> on_room = nullptr;
   };
   EngineMux(const engine::EngineOptions& options, const Environment& environment);
 
@@ -45,6 +53,9 @@ class EngineMux : private engine::Engine::Listener {
   absl::StatusOr<engine::SequenceId> Add(engine::NewSequence sequence, SequenceOwner& owner);
   void Remove(engine::SequenceId sequence);
 
+  const kv::GroupBlocks& Blocks(engine::SequenceId sequence) { return engine_.Blocks(sequence); }
+  std::optional<uint32_t> Spare() const { return engine_.Spare(); }
+  std::optional<uint32_t> OnBlocksFreed() { return engine_.OnBlocksFreed(); }
   void SetWaitingForRoom(uint32_t requests) { engine_.SetWaitingForRoom(requests); }
   engine::EngineLoad Load() const { return engine_.Load(); }
   uint32_t PromptsOfAStep() const { return engine_.PromptsOfAStep(); }

@@ -50,6 +50,13 @@ v1::WorkerEvent PromptLogprobsEvent(const AttemptId& attempt, uint32_t position,
   return out;
 }
 
+v1::WorkerEvent CachedPromptEvent(const AttemptId& attempt, uint32_t tokens) {
+  v1::WorkerEvent out;
+  proto::Set(attempt, *out.mutable_cached_prompt()->mutable_attempt());
+  out.mutable_cached_prompt()->set_tokens(tokens);
+  return out;
+}
+
 v1::WorkerEvent LostEvent(const AttemptId& attempt, v1::Cause cause) {
   v1::WorkerEvent out;
   proto::Set(attempt, *out.mutable_lost()->mutable_attempt());

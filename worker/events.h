@@ -17,6 +17,7 @@ v1::Token MakeToken(const AttemptId& attempt, const engine::TokenEvent& event);
 v1::WorkerEvent TokenEventOf(const AttemptId& attempt, const engine::TokenEvent& event);
 v1::WorkerEvent PromptLogprobsEvent(const AttemptId& attempt, uint32_t position,
                                     const std::vector<TokenLogprobs>& logprobs);
+v1::WorkerEvent CachedPromptEvent(const AttemptId& attempt, uint32_t tokens);
 v1::WorkerEvent LostEvent(const AttemptId& attempt, v1::Cause cause);
 v1::WorkerEvent NoRoomEvent(const AttemptId& attempt, v1::Cause cause);
 v1::WorkerEvent FailedEvent(const AttemptId& attempt, const absl::Status& status, v1::Cause cause);

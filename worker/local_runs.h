@@ -43,7 +43,7 @@ class LocalRuns : public Role {
 
  private:
   struct Run;
-  void Start(const AttemptId& attempt, kv::BlockLease lease);
+  void Start(const AttemptId& attempt, kv::CachedLease room);
   void Expire(const AttemptId& attempt);
   void Finish(const AttemptId& attempt);
 

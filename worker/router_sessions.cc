@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "common/silence_watch.h"
+#include "proto/mapping/cache_events.h"
 #include "proto/mapping/ids.h"
 #include "worker/worker_options.h"
 
@@ -11,6 +13,10 @@ namespace {
 
 // One event has at most some 5 MB (kMaxPromptLogprobs), a message at most 16 MiB.
 constexpr size_t kSendBytes = size_t{4} << 20;
+
+// Some 50 bytes each.
+constexpr uint32_t kPageBlocks = 4096;
+constexpr size_t kEventsOfAMessage = 16384;
 
 // Speeds change with every step; they travel with the other numbers and with heartbeats.
 bool SameCounts(const v1::WorkerLoad& a, const v1::WorkerLoad& b) {
@@ -28,9 +34,10 @@ bool SameCounts(const v1::WorkerLoad& a, const v1::WorkerLoad& b) {
 class RouterSessions::Session : public RouterStream::Listener {
  public:
   Session(RouterSessions& owner, uint64_t key, std::unique_ptr<RouterStream> stream)
-      : owner_(owner), key_(key), stream_(std::move(stream)) {
-    Heard();
-  }
+      : owner_(owner),
+        key_(key),
+        silence_(owner.executor_, owner.options_.lease, [this] { OnSilence(); }),
+        stream_(std::move(stream)) {}
 
   uint64_t key() const { return key_; }
   bool is_open() const { return router_.has_value(); }
@@ -40,7 +47,7 @@ class RouterSessions::Session : public RouterStream::Listener {
   void NoteSubmit(uint64_t submit_number) { last_submit_ = submit_number; }
 
   void OnMessage(v1::SessionRequest message) override {
-    Heard();
+    silence_.Heard();
     const absl::Status status = Take(message);
     if (!status.ok()) owner_.End(*this, status, v1::CAUSE_MALFORMED);
   }
@@ -65,7 +72,28 @@ class RouterSessions::Session : public RouterStream::Listener {
     if (outgoing_.events_size() > 0) SendOutgoing();
   }
 
+  // Those since it asked for its first page.
+  void EmitCacheEvents() {
+    if (!next_cache_event_.has_value()) return;
+    const kv::CacheEventBatch batch =
+        owner_.host_.CacheEventsFrom(*next_cache_event_, kEventsOfAMessage);
+    next_cache_event_ = batch.next_sequence();
+    if (batch.events.empty()) return;
+    v1::WorkerEvent event;
+    proto::Set(batch, *event.mutable_cache_events());
+    Emit(std::move(event));
+  }
+
  private:
+  void EmitCachePage(uint32_t begin) {
+    const kv::CacheSnapshotPage page = owner_.host_.CachePage(begin, kPageBlocks);
+    if (!next_cache_event_.has_value()) next_cache_event_ = page.as_of;
+    v1::WorkerEvent event;
+    proto::Set(page, *event.mutable_cache_snapshot());
+    Emit(std::move(event));
+    owner_.Touch();
+  }
+
   void SendOutgoing() {
     outgoing_bytes_ = 0;
     stream_->Send(std::exchange(outgoing_, {}));
@@ -76,6 +104,9 @@ class RouterSessions::Session : public RouterStream::Listener {
     if (!is_open()) return absl::FailedPreconditionError("the first message must be a hello");
     if (message.has_attach()) return TakeAttempt(message.attach().attempt(), true);
     if (message.has_cancel()) return TakeAttempt(message.cancel().attempt(), false);
+    if (message.has_cache_snapshot_request()) {
+      EmitCachePage(message.cache_snapshot_request().page());
+    }
     return absl::OkStatus();  // a heartbeat, or a message of a later version
   }
 
@@ -122,21 +153,10 @@ class RouterSessions::Session : public RouterStream::Listener {
     return absl::OkStatus();
   }
 
-  void Heard() {
-    last_heard_ = owner_.executor_.Now();
-    if (!silence_armed_) ArmSilence();
-  }
-
-  // One timer per lease, not per message.
-  void ArmSilence() {
-    silence_armed_ = true;
-    silence_ = owner_.executor_.PostAt(last_heard_ + owner_.options_.lease, [this] {
-      silence_armed_ = false;
-      if (owner_.executor_.Now() - last_heard_ < owner_.options_.lease) return ArmSilence();
-      owner_.leases_expired_.Increment();
-      owner_.End(*this, absl::DeadlineExceededError("the router fell silent"),
-                 v1::CAUSE_LEASE_EXPIRED);
-    });
+  void OnSilence() {
+    owner_.leases_expired_.Increment();
+    owner_.End(*this, absl::DeadlineExceededError("the router fell silent"),
+               v1::CAUSE_LEASE_EXPIRED);
   }
 
   RouterSessions& owner_;
@@ -147,9 +167,8 @@ class RouterSessions::Session : public RouterStream::Listener {
   v1::SessionResponse outgoing_;
   size_t outgoing_bytes_ = 0;  // of events since the last message
   v1::WorkerLoad last_load_;
-  Time last_heard_{};
-  bool silence_armed_ = false;
-  TimerHandle silence_;
+  std::optional<uint64_t> next_cache_event_;  // absent: it never asked for a page
+  SilenceWatch silence_;
   std::unique_ptr<RouterStream> stream_;  // first to go: it ends the calls to this listener
 };
 
@@ -193,6 +212,16 @@ void RouterSessions::Emit(const Epoch& router, v1::WorkerEvent event) {
   if (found == open_.end()) return;
   found->second->Emit(std::move(event));
   Touch();
+}
+
+void RouterSessions::NoteCacheEvents() {
+  if (cache_events_pending_ || open_.empty()) return;
+  cache_events_pending_ = true;
+  cache_events_ = executor_.PostAfter(kCacheEventDelay, [this] {
+    cache_events_pending_ = false;
+    for (const auto& [router, session] : open_) session->EmitCacheEvents();
+    Touch();
+  });
 }
 
 void RouterSessions::Touch() {

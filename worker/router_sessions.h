@@ -3,6 +3,8 @@
 #ifndef BATON_WORKER_ROUTER_SESSIONS_H_
 #define BATON_WORKER_ROUTER_SESSIONS_H_
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,6 +17,7 @@
 #include "common/metrics.h"
 #include "common/stream.h"
 #include "common/time.h"
+#include "kv/cache_event.h"
 
 namespace baton::worker {
 
@@ -26,6 +29,7 @@ using RouterStream = Stream<v1::SessionResponse, v1::SessionRequest>;
 //  Hello          kOpen (a)                  protocol error             -
 //  Heartbeat      protocol error             hold on                    -
 //  Attach/Cancel  protocol error             host (b)                   -
+//  CacheSnapshot  protocol error             a page, events from now on -
 //  Silence        end, router not known      end, OnRouterLost          -
 //  Closed         forget                     end, OnRouterLost          -
 //  Emit           -                          in the next message        dropped
@@ -47,6 +51,9 @@ class RouterSessions {
     virtual v1::WorkerLoad Load() = 0;
     virtual void OnAttach(const AttemptId& attempt) = 0;
     virtual void OnCancel(const AttemptId& attempt) = 0;
+    // Of the prefix cache: its latest events, and what it holds. Without a cache there are none.
+    virtual kv::CacheEventBatch CacheEventsFrom(uint64_t sequence, size_t most) const = 0;
+    virtual kv::CacheSnapshotPage CachePage(uint32_t begin, uint32_t most) const = 0;
     // Its session ended (PEER_LOST) or fell silent (LEASE_EXPIRED): nothing of it may go on.
     virtual void OnRouterLost(const Epoch& router, v1::Cause cause) = 0;
   };
@@ -77,6 +84,10 @@ class RouterSessions {
   void Flush();
   void Touch();
 
+  // The cache has changed: routers that asked for a page of it hear so within kCacheEventDelay.
+  void NoteCacheEvents();
+  static constexpr Duration kCacheEventDelay = std::chrono::milliseconds(50);
+
   size_t open() const { return open_.size(); }
 
  private:
@@ -94,6 +105,8 @@ class RouterSessions {
   uint64_t next_session_ = 0;
   TimerHandle flush_;
   bool flush_pending_ = false;
+  TimerHandle cache_events_;
+  bool cache_events_pending_ = false;
   TimerHandle beat_;
 };
 

@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "common/metrics.h"
 #include "common/sim_executor.h"
+#include "kv/cache_event_log.h"
+#include "proto/mapping/cache_events.h"
 #include "proto/mapping/ids.h"
 #include "worker/worker_options.h"
 
@@ -26,6 +29,19 @@ class FakeHost : public RouterSessions::Host {
   void OnAttach(const AttemptId& /*attempt*/) override {}
   void OnCancel(const AttemptId& /*attempt*/) override {}
   void OnRouterLost(const Epoch& /*router*/, v1::Cause /*cause*/) override {}
+  kv::CacheEventBatch CacheEventsFrom(uint64_t sequence, size_t most) const override {
+    return log.From(sequence, most);
+  }
+  kv::CacheSnapshotPage CachePage(uint32_t begin, uint32_t /*most*/) const override {
+    kv::CacheSnapshotPage page;
+    page.begin = begin;
+    page.as_of = log.next_sequence();
+    page.blocks.resize(2);
+    page.next = begin == 0 ? 2 : 0;
+    return page;
+  }
+
+  kv::CacheEventLog log{8};
 };
 
 // Keeps what is sent.
@@ -42,11 +58,11 @@ class FakeStream : public RouterStream {
 class RouterSessionsTest : public testing::Test {
  protected:
   RouterSessionsTest() {
-    RouterStream::Listener* const listener = sessions_.Accept(std::make_unique<FakeStream>(sent_));
+    listener_ = sessions_.Accept(std::make_unique<FakeStream>(sent_));
     v1::SessionRequest hello;
     proto::Set(kRouter, *hello.mutable_hello()->mutable_router_epoch());
     hello.mutable_hello()->set_protocol_version(kProtocolVersion);
-    listener->OnMessage(hello);
+    listener_->OnMessage(hello);
     world_.RunFor(std::chrono::milliseconds(1));
     sent_.clear();
   }
@@ -79,8 +95,38 @@ class RouterSessionsTest : public testing::Test {
     return positions;
   }
 
+  void AskForPage(uint32_t page) {
+    v1::SessionRequest request;
+    request.mutable_cache_snapshot_request()->set_page(page);
+    listener_->OnMessage(request);
+  }
+  void Change(int times) {
+    for (int i = 0; i < times; ++i) host_.log.Add({});
+    sessions_.NoteCacheEvents();
+  }
+  // Sequences [first, next) of the batches, and pages, as they came.
+  std::string Heard() {
+    std::string heard;
+    for (const v1::SessionResponse& message : std::exchange(sent_, {})) {
+      for (const v1::WorkerEvent& event : message.events()) {
+        if (event.has_cache_events()) {
+          const kv::CacheEventBatch batch = proto::Get(event.cache_events());
+          heard += " " + std::to_string(batch.first_sequence) + "-" +
+                   std::to_string(batch.next_sequence());
+        }
+        if (event.has_cache_snapshot()) {
+          const kv::CacheSnapshotPage page = proto::Get(event.cache_snapshot());
+          heard += " page " + std::to_string(page.begin) + " of " + std::to_string(page.as_of) +
+                   " then " + std::to_string(page.next);
+        }
+      }
+    }
+    return heard;
+  }
+
   SimWorld world_;
   SimExecutor executor_{world_, "worker"};
+  RouterStream::Listener* listener_ = nullptr;
   MetricsRegistry metrics_;
   FakeHost host_;
   std::vector<v1::SessionResponse> sent_;
@@ -111,6 +157,28 @@ TEST_F(RouterSessionsTest, NoMessageOfManyPromptsLogProbabilitiesIsLargerThanARe
   }
   EXPECT_GT(total, kMaxMessageBytes);
   EXPECT_EQ(Positions(), expected);
+}
+
+TEST_F(RouterSessionsTest, CacheEventsComeInBatchesToWhoeverAskedForAPage) {
+  using std::chrono::milliseconds;
+  Change(2);
+  world_.RunFor(milliseconds(60));
+  EXPECT_EQ(Heard(), "");
+  AskForPage(0);
+  AskForPage(2);
+  world_.RunFor(milliseconds(1));
+  EXPECT_EQ(Heard(), " page 0 of 3 then 2 page 2 of 3 then 0");
+  Change(2);
+  world_.RunFor(milliseconds(40));
+  EXPECT_EQ(Heard(), "");
+  Change(1);
+  world_.RunFor(milliseconds(20));
+  EXPECT_EQ(Heard(), " 3-6");
+  world_.RunFor(milliseconds(200));
+  EXPECT_EQ(Heard(), "");
+  Change(12);  // more than are kept
+  world_.RunFor(milliseconds(60));
+  EXPECT_EQ(Heard(), " 10-18");
 }
 
 }  // namespace

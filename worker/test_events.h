@@ -18,6 +18,8 @@ inline AttemptId AttemptOf(const v1::WorkerEvent& event) {
       return proto::Get(event.token().attempt());
     case v1::WorkerEvent::kPromptLogprobs:
       return proto::Get(event.prompt_logprobs().attempt());
+    case v1::WorkerEvent::kCachedPrompt:
+      return proto::Get(event.cached_prompt().attempt());
     case v1::WorkerEvent::kHandedOff:
       return proto::Get(event.handed_off().attempt());
     case v1::WorkerEvent::kNoRoom:

@@ -29,6 +29,7 @@ WorkerOptions MakeOptions(const RigWorker::Options& rig, const RigModel& model) 
   options.pool_blocks.assign(options.layout.groups.size(), rig.blocks);
   options.step_tokens = rig.step_tokens;
   options.max_queue = rig.max_queue;
+  options.prefix_cache = rig.prefix_cache;
   options.reserve_patience = rig.reserve_patience;
   options.on_event = rig.on_event;
   return options;
@@ -46,9 +47,9 @@ std::unique_ptr<kv::KvArena> MakeRigArena(const kv::KvLayout& layout,
 
 }  // namespace
 
-RigModel FakeRigModel(engine::FakeModelRunner::Options options) {
+RigModel FakeRigModel(engine::FakeModelRunner::Options options, uint32_t window) {
   options.vocab_size = engine::FixtureVocab().size();
-  return {engine::FakeLayout(16), &engine::FixtureVocab(),
+  return {engine::FakeLayout(16, window), &engine::FixtureVocab(),
           [options](Executor& executor, kv::KvArena& arena) {
             return std::make_unique<engine::FakeModelRunner>(options, executor, arena);
           }};
@@ -76,7 +77,8 @@ std::unique_ptr<kvtransfer::SourceStream> RigDialer::Dial(
 
 RigWorker::RigWorker(SimWorld& world, kvtransfer::InProcessNetwork& network, RigSinks& rig_sinks,
                      const Options& options)
-    : model(options.real_model.has_value() ? *options.real_model : FakeRigModel(options.model)),
+    : model(options.real_model.has_value() ? *options.real_model
+                                           : FakeRigModel(options.model, options.window)),
       executor(*rig_sinks.executors.emplace_back(std::make_unique<SimExecutor>(
           world, options.name, std::chrono::seconds(1000 * options.number)))),
       random(options.number),

@@ -68,7 +68,7 @@ struct RigModel {
   const Vocab* vocab = nullptr;  // outlives the worker
   std::function<std::unique_ptr<engine::ModelRunner>(Executor&, kv::KvArena&)> make_runner;
 };
-RigModel FakeRigModel(engine::FakeModelRunner::Options options);
+RigModel FakeRigModel(engine::FakeModelRunner::Options options, uint32_t window = 0);
 
 // A worker process. Its address is its name.
 class RigWorker {
@@ -80,9 +80,11 @@ class RigWorker {
     uint32_t blocks = 64;  // of each group
     uint32_t step_tokens = 64;
     uint32_t max_queue = 1024;
+    bool prefix_cache = true;
     Duration reserve_patience = std::chrono::seconds(5);
     // Of the fake model: vocab_size is set by the rig.
     engine::FakeModelRunner::Options model{};
+    uint32_t window = 0;  // of the fake model's second KV group
     // Instead of the fake model.
     std::optional<RigModel> real_model;
     // Of a source: instead of the rig's. They outlive the worker.

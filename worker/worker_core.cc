@@ -1,5 +1,7 @@
 #include "worker/worker_core.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,8 +25,12 @@ engine::EngineOptions EngineOptionsOf(const WorkerOptions& options) {
   out.max_running = options.max_running;
   out.context_length = options.context_length;
   out.block_size = options.layout.block_size;
+  out.windows = kv::SlidingWindows(options.layout, out.step_tokens);
   return out;
 }
+
+// A few steps of any worker; a router that misses more asks for pages.
+constexpr size_t kCacheEvents = 1 << 14;
 
 void SetStepTimes(const StepTimes& from, v1::StepTimes& to) {
   to.set_step_seconds(from.step);
@@ -41,14 +47,42 @@ WorkerCore::WorkerCore(const WorkerOptions& options, const Environment& environm
       env_(environment),
       engine_metrics_(env_.metrics),
       pool_(options_.pool_blocks),
-      room_(env_.executor, pool_),
+      cache_metrics_(env_.metrics),
+      violations_(env_.metrics
+                      .AddCounter("baton_kv_self_check_violations_total",
+                                  "Idle moments at which KV blocks were held or miscounted; 0 in a "
+                                  "worker that is right.")
+                      .Get()),
+      cache_events_(kCacheEvents),
+      cache_(MakeCache()),
+      windows_(options_.layout, options_.most_step_tokens()),
+      room_(env_.executor, pool_, cache_.get()),
       tombstones_(env_.executor, 2 * options_.lease),
       sessions_({options_.heartbeat, options_.lease}, env_.executor, env_.metrics, *this),
-      engine_(EngineOptionsOf(options_), {env_.vocab, env_.executor, env_.runner, pool_,
-                                          engine_metrics_, [this] { OnStepEnd(); }}),
-      context_{options_, env_.executor, env_.random, env_.metrics, env_.log, sessions_,
-               engine_,  room_,         tombstones_, draining_,    local_},
-      local_(context_) {}
+      engine_(EngineOptionsOf(options_),
+              {env_.vocab, env_.executor, env_.runner, pool_, engine_metrics_,
+               [this] { OnStepEnd(); }, cache_.get(), this, [this] { room_.Poke(); }}),
+      context_{options_, env_.executor, env_.random, env_.metrics, env_.log,  sessions_, engine_,
+               room_,    cache_.get(),  windows_,    tombstones_,  draining_, local_},
+      local_(context_) {
+  room_.SetSpare([this] { return engine_.OnBlocksFreed(); });
+}
+
+std::unique_ptr<kv::PrefixCache> WorkerCore::MakeCache() {
+  if (!options_.prefix_cache) return nullptr;
+  if (kv::SlidingWindows(options_.layout, 1).any()) {
+    env_.log.Info("the prefix cache is off",
+                  {{"why", "a KV group of the model has a sliding window"}});
+    return nullptr;
+  }
+  kv::PrefixCache::Options options;
+  options.block_size = options_.layout.block_size;
+  options.on_event = [this](const kv::CacheEvent& event) {
+    cache_events_.Add(event);
+    sessions_.NoteCacheEvents();
+  };
+  return std::make_unique<kv::PrefixCache>(std::move(options), pool_, cache_metrics_);
+}
 
 WorkerCore::~WorkerCore() = default;
 
@@ -117,21 +151,32 @@ uint32_t WorkerCore::Waiting() {
   return engine_.Load().waiting;
 }
 
-// Nobody holds a block then; the step that has just ended may still pin some.
+// Nobody holds a block then, and nothing touches one any more.
+absl::Status WorkerCore::CheckBlocksAtIdle() const {
+  const kv::BlockCounts counts = pool_.Counts();
+  const auto of = [&](kv::BlockState state) { return counts[static_cast<size_t>(state)]; };
+  const uint32_t held = of(kv::BlockState::kReserved) + of(kv::BlockState::kFilling) +
+                        of(kv::BlockState::kLive) + of(kv::BlockState::kQuarantined);
+  if (held != 0) return absl::InternalError(std::to_string(held) + " blocks are held");
+  BATON_RETURN_IF_ERROR(pool_.CheckIntegrity());
+  return cache_ == nullptr ? absl::OkStatus() : cache_->CheckIntegrity();
+}
+
+// In a turn of its own: the step that has just ended pins its blocks until this turn's end.
 void WorkerCore::CheckWhenIdle() {
   const bool now_idle = idle();
   if (now_idle && !was_idle_) {
-    const kv::BlockCounts counts = pool_.Counts();
-    const auto of = [&](kv::BlockState state) { return counts[static_cast<size_t>(state)]; };
-    const uint32_t held =
-        of(kv::BlockState::kReserved) + of(kv::BlockState::kFilling) + of(kv::BlockState::kLive);
-    const absl::Status status = pool_.CheckIntegrity();
-    if (!status.ok() || held != 0) {
-      env_.log.Error("KV blocks are held at idle",
-                     {{"blocks", held}, {"why", std::string(status.message())}});
-    }
+    self_check_ = env_.executor.PostAt(env_.executor.Now(), [this] { SelfCheck(); });
   }
   was_idle_ = now_idle;
+}
+
+void WorkerCore::SelfCheck() {
+  if (!idle()) return;
+  const absl::Status status = CheckBlocksAtIdle();
+  if (status.ok()) return;
+  violations_.Increment();
+  env_.log.Error("KV blocks at idle", {{"why", std::string(status.message())}});
 }
 
 v1::WorkerLoad WorkerCore::Load() {
@@ -145,8 +190,12 @@ v1::WorkerLoad WorkerCore::Load() {
   load.set_waiting(engine.waiting);
   load.set_queued_prefill_tokens(engine.queued_prefill_tokens + local.prefill_tokens +
                                  role.prefill_tokens);
-  for (const uint32_t free : pool_.free_blocks()) load.add_free_blocks(free);
+  const std::optional<uint32_t> spare = engine_.Spare();
+  for (const uint32_t free : pool_.free_blocks()) {
+    load.add_free_blocks(spare.has_value() ? free - std::min(*spare, free) : 0);
+  }
   load.set_prefill_tokens_per_second(engine.prefill_tokens_per_second);
+  load.set_prompt_steps(engine.prompt_steps);
   load.set_decode_step_seconds(engine.decode_step_seconds);
   if (engine.step_times.measured()) SetStepTimes(engine.step_times, *load.mutable_step_times());
   load.set_decode_keys(engine.decodes.decode_keys);
@@ -189,6 +238,18 @@ void WorkerCore::OnCancel(const AttemptId& attempt) {
   tombstones_.Add(attempt);
   local_.Cancel(attempt);
   role_->Cancel(attempt);
+}
+
+kv::CacheEventBatch WorkerCore::CacheEventsFrom(uint64_t sequence, size_t most) const {
+  return cache_events_.From(sequence, most);
+}
+
+kv::CacheSnapshotPage WorkerCore::CachePage(uint32_t begin, uint32_t most) const {
+  kv::CacheSnapshotPage page;
+  if (cache_ != nullptr) page = cache_->Snapshot(begin, most);
+  page.begin = begin;
+  page.as_of = cache_events_.next_sequence();
+  return page;
 }
 
 void WorkerCore::OnRouterLost(const Epoch& router, v1::Cause cause) {

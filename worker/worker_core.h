@@ -13,9 +13,14 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/random.h"
+#include "common/time.h"
 #include "engine/engine_metrics.h"
 #include "engine/model_runner.h"
+#include "engine/room_holder.h"
 #include "kv/block_pool.h"
+#include "kv/cache_event_log.h"
+#include "kv/prefix_cache.h"
+#include "kv/sliding_windows.h"
 #include "kvtransfer/tombstones.h"
 #include "text/vocab.h"
 #include "worker/engine_mux.h"
@@ -33,7 +38,7 @@ inline constexpr const char* kReasonStaleEpoch = "STALE_EPOCH";
 inline constexpr const char* kReasonTombstone = "TOMBSTONE";
 
 // Call order: construct, SetRole, then the rest. Owner thread: the executor's.
-class WorkerCore : private RouterSessions::Host {
+class WorkerCore : private RouterSessions::Host, private engine::RoomHolder {
  public:
   // All must outlive the core.
   struct Environment {
@@ -70,24 +75,37 @@ class WorkerCore : private RouterSessions::Host {
 
   v1::WorkerLoad Load() override;
   const kv::BlockPool& pool() const { return pool_; }
+  // Null: off.
+  const kv::PrefixCache* cache() const { return cache_.get(); }
   const WorkerOptions& options() const { return options_; }
 
  private:
   v1::WorkerHello Hello() const override;
   void OnAttach(const AttemptId& attempt) override;
   void OnCancel(const AttemptId& attempt) override;
+  kv::CacheEventBatch CacheEventsFrom(uint64_t sequence, size_t most) const override;
+  kv::CacheSnapshotPage CachePage(uint32_t begin, uint32_t most) const override;
   void OnRouterLost(const Epoch& router, v1::Cause cause) override;
+  engine::GaveUp GiveUpYoungest(Time than) override { return role_->GiveUpYoungest(than); }
   void OnStepEnd();
 
   absl::Status CheckWho(const v1::SubmitRequest& request, const AttemptId& attempt) const;
   absl::StatusOr<Submission> Validated(const v1::SubmitRequest& request) const;
+  std::unique_ptr<kv::PrefixCache> MakeCache();
+  absl::Status CheckBlocksAtIdle() const;
   void CheckWhenIdle();
+  void SelfCheck();
   uint32_t Waiting();  // and tells the engine, whose gauge counts them
 
   const WorkerOptions options_;
   const Environment env_;
   engine::EngineMetrics engine_metrics_;
   kv::BlockPool pool_;
+  kv::PrefixCacheMetrics cache_metrics_;
+  Counter violations_;
+  kv::CacheEventLog cache_events_;
+  const std::unique_ptr<kv::PrefixCache> cache_;  // null: off
+  const kv::SlidingWindows windows_;
   Room room_;
   kvtransfer::Tombstones tombstones_;
   RouterSessions sessions_;
@@ -97,6 +115,7 @@ class WorkerCore : private RouterSessions::Host {
   LocalRuns local_;
   Role* role_ = nullptr;
   bool was_idle_ = true;
+  TimerHandle self_check_;
 };
 
 }  // namespace baton::worker

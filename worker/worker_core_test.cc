@@ -45,6 +45,10 @@ class WorkerCoreTest : public testing::Test {
     return worker_->metrics.AddGauge(name, "").Get().Value();
   }
 
+  double Violations() {
+    return worker_->metrics.AddCounter("baton_kv_self_check_violations_total", "").Get().Value();
+  }
+
   SimWorld world_;
   kvtransfer::InProcessNetwork network_;
   RigSinks sinks_;
@@ -157,6 +161,17 @@ TEST_F(WorkerCoreTest, SilenceForALeaseReleasesAllWorkOfTheRouter) {
   EXPECT_TRUE(worker_->core->idle());
   EXPECT_TRUE(worker_->all_free());
   EXPECT_EQ(worker_->metrics.AddCounter("baton_leases_expired_total", "").Get().Value(), 1);
+}
+
+TEST_F(WorkerCoreTest, AWorkerThatStoodStillKeepsItsRoutersAndTheirWork) {
+  RigSession& session = Open();
+  const DecoderState state = State(1, 100, 400);
+  ASSERT_TRUE(session.Submit(state).ok());
+  worker_->executor.StandStill(world_.now() + seconds(60), /*unread=*/milliseconds(300));
+  world_.RunFor(seconds(90));
+  EXPECT_FALSE(session.closed.has_value());
+  EXPECT_EQ(session.TokensOf(state.attempt), Expected(state));
+  EXPECT_EQ(worker_->metrics.AddCounter("baton_leases_expired_total", "").Get().Value(), 0);
 }
 
 TEST_F(WorkerCoreTest, CrashOfTheRouterReleasesAllItsWorkAndNobodyElses) {
@@ -319,12 +334,43 @@ TEST_F(WorkerCoreTest, TheLoadCountsChoicesThatRunAndRequestsThatWait) {
   Start(options);
   RigSession& session = Open();
   DecoderState wide = State(1, 64, 60);
-  wide.choices.resize(5);  // 4 shared blocks, and 4 of each choice
+  wide.choices.resize(5);  // 4 shared blocks, and one of each choice to begin with
   ASSERT_TRUE(session.Submit(wide).ok());
-  ASSERT_TRUE(session.Submit(State(2, 64, 60)).ok());
+  ASSERT_TRUE(session.Submit(State(2, 250, 60)).ok());  // 17 blocks to begin with
   world_.RunFor(milliseconds(2));
   EXPECT_EQ(worker_->core->Load().running(), 5u);
   EXPECT_EQ(worker_->core->Load().waiting(), 1u);
+}
+
+TEST_F(WorkerCoreTest, TheLoadOffersTheBlocksThatAreNotLeftForThoseThatGrow) {
+  RigSession& session = Open();
+  DecoderState wide = State(1, 64, 60);
+  wide.choices.resize(5);  // 4 shared blocks, and one of each choice to begin with
+  ASSERT_TRUE(session.Submit(wide).ok());
+  world_.RunFor(milliseconds(1));
+  EXPECT_EQ(worker_->free_blocks(), 64u - 9);
+  EXPECT_EQ(worker_->core->Load().free_blocks(0), 64u - 9 - 3);
+}
+
+TEST_F(WorkerCoreTest, ARequestThatWaitsIsAsMuchWorkAsIsNotCached) {
+  RigWorker::Options options;
+  options.blocks = 8;
+  Start(options);
+  RigSession& session = Open();
+  DecoderState first = State(1, 64, 60);
+  first.stop.ignore_eos = true;
+  first.cache_namespace = "space";
+  ASSERT_TRUE(session.Submit(first).ok());
+  while (session.TokensOf(first.attempt).empty()) world_.RunFor(milliseconds(1));
+  DecoderState second = first;
+  second.attempt = RigAttempt(2);
+  ASSERT_TRUE(session.Submit(second).ok());
+  EXPECT_EQ(worker_->core->Load().waiting(), 1u);
+  EXPECT_EQ(worker_->core->Load().queued_prefill_tokens(), 16u);
+  second.attempt = RigAttempt(3);
+  second.cache_namespace = "another";
+  ASSERT_TRUE(session.Submit(second).ok());
+  EXPECT_EQ(worker_->core->Load().queued_prefill_tokens(), 16u + 64u);
 }
 
 TEST_F(WorkerCoreTest, CancelFreesBlocksWhetherItWaitsOrRuns) {
@@ -332,8 +378,8 @@ TEST_F(WorkerCoreTest, CancelFreesBlocksWhetherItWaitsOrRuns) {
   options.blocks = 8;
   Start(options);
   RigSession& session = Open();
-  ASSERT_TRUE(session.Submit(State(1, 64, 60)).ok());  // all 8 blocks
-  ASSERT_TRUE(session.Submit(State(2, 64, 60)).ok());  // waits
+  ASSERT_TRUE(session.Submit(State(1, 110, 17)).ok());  // all 8 blocks
+  ASSERT_TRUE(session.Submit(State(2, 64, 60)).ok());   // waits
   world_.RunFor(milliseconds(2));
   EXPECT_EQ(worker_->free_blocks(), 0u);
   EXPECT_EQ(worker_->core->Load().waiting(), 1u);
@@ -409,6 +455,30 @@ TEST_F(WorkerCoreTest, AttachToWhatIsNotHereIsAnsweredWithLost) {
   world_.RunFor(milliseconds(1));
   EXPECT_EQ(session.EventsOf(RigAttempt(1)).at(0).lost().cause(), v1::CAUSE_RELEASED);
   EXPECT_EQ(session.EventsOf(RigAttempt(2)).at(0).lost().cause(), v1::CAUSE_TOMBSTONE);
+}
+
+// The metric that must stay 0 in production.
+TEST_F(WorkerCoreTest, ABlockThatNobodyGivesBackIsCountedWhenTheWorkerIsIdle) {
+  const auto run_one = [this](RigSession& session, uint64_t request) {
+    ASSERT_TRUE(session.Submit(State(request)).ok());
+    world_.RunFor(seconds(2));
+    EXPECT_TRUE(worker_->core->idle());
+  };
+  RigSession& session = Open();
+  run_one(session, 1);
+  EXPECT_EQ(Violations(), 0);
+  kv::BlockPool& pool = worker_->core->context().room.pool();
+  {
+    kv::BlockLease leaked = *pool.Take({1, 1});
+    run_one(session, 2);
+    EXPECT_EQ(Violations(), 1);
+    const kv::BlockPin pinned = pool.Pin(leaked.blocks());
+    leaked.Reset();  // quarantined for good
+    run_one(session, 3);
+    EXPECT_EQ(Violations(), 2);
+  }
+  run_one(session, 4);
+  EXPECT_EQ(Violations(), 2);
 }
 
 TEST_F(WorkerCoreTest, LoadNamesTheLastSubmitItIncludes) {

@@ -63,6 +63,7 @@ void FillModelOptions(const config::Settings& settings, model::LoadOptions& mode
 
 void FillWorkerOptions(const config::Settings& settings, WorkerOptions& worker) {
   worker.name = settings.Text("name");
+  worker.prefix_cache = settings.Text("prefix-cache") == "on";
   worker.max_running = Count(settings, "max-running");
   worker.max_queue = Count(settings, "max-queue");
   worker.step_tokens = Count(settings, "step-tokens");

@@ -51,6 +51,9 @@ struct WorkerOptions {
   uint32_t step_tokens = 0;
   uint32_t most_step_tokens() const { return step_tokens == 0 ? kMostPlannedTokens : step_tokens; }
   uint32_t max_running = 64;
+  // Finished KV blocks are kept and found again by later prompts that begin alike. Off, whatever
+  // stands here, when a group of the layout has a window: what slid out cannot be found.
+  bool prefix_cache = true;
   // Attempts that have not started; beyond them Submit is RESOURCE_EXHAUSTED.
   uint32_t max_queue = 1024;
 
