@@ -28,7 +28,7 @@ const char kGenerateUsage[] =
     "    [--logit-bias ID=BIAS,...]... [--seed S] [--n N] [--best-of N] [--stop S]...\n"
     "    [--stop-id I]... [--include-stop] [--ignore-eos] [--min-tokens N] [--logprobs TOP]\n"
     "    [--prompt-logprobs TOP] [--model M] [--request-id ID] [--priority P] [--tenant T]\n"
-    "    [--timeout-ms N] [--json] [--timings]\n";
+    "    [--cache-salt S] [--bypass-cache] [--timeout-ms N] [--json] [--timings]\n";
 
 namespace {
 
@@ -87,6 +87,8 @@ absl::StatusOr<v1::GenerateStreamRequest> MakeRequest(const Arguments& args) {
   BATON_ASSIGN_OR_RETURN(const auto priority, args.Int("priority"));
   if (priority.has_value()) generation.set_priority(*priority);
   generation.set_tenant(args.Get("tenant"));
+  generation.set_cache_salt(args.Get("cache-salt"));
+  generation.set_bypass_cache(args.Has("bypass-cache"));
   BATON_RETURN_IF_ERROR(SetLogprobs(args, generation));
   BATON_ASSIGN_OR_RETURN(const auto n, args.Count("n"));
   if (n.has_value()) generation.set_n(*n);
@@ -162,7 +164,8 @@ nlohmann::json ToJson(const Answer& answer, const v1::Choice& choice) {
           {"finish_reason", FinishName(choice)},
           {"usage",
            {{"prompt_tokens", answer.completed.usage().prompt_tokens()},
-            {"completion_tokens", answer.completed.usage().completion_tokens()}}},
+            {"completion_tokens", answer.completed.usage().completion_tokens()},
+            {"cached_prompt_tokens", answer.completed.usage().cached_prompt_tokens()}}},
           {"timings",
            {{"queue", t.queue()},
             {"route", t.route()},
@@ -197,16 +200,17 @@ void PrintTimings(const Answer& answer) {
   const uint32_t tokens = answer.completed.usage().completion_tokens();
   const double rest = t.total() - t.time_to_first_token();
   char line[512];
-  std::snprintf(line, sizeof line,
-                "first token %.0f ms (queue %.1f + route %.1f + reserve_wait %.1f + prefill %.1f), "
-                "handoff %.1f ms, first_decode_step %.1f ms, total %.2f s, %u + %u tokens, "
-                "%.1f tokens/s; prefill %s, decode %s\n",
-                t.time_to_first_token() * 1e3, t.queue() * 1e3, t.route() * 1e3,
-                t.reserve_wait() * 1e3, t.prefill() * 1e3, t.handoff() * 1e3,
-                t.first_decode_step() * 1e3, t.total(), answer.completed.usage().prompt_tokens(),
-                tokens, tokens > 1 && rest > 0 ? (tokens - 1) / rest : 0.0,
-                w.prefill().empty() ? "(decode worker)" : w.prefill().c_str(),
-                w.decode().empty() ? "(not needed)" : w.decode().c_str());
+  std::snprintf(
+      line, sizeof line,
+      "first token %.0f ms (queue %.1f + route %.1f + reserve_wait %.1f + prefill %.1f), "
+      "handoff %.1f ms, first_decode_step %.1f ms, total %.2f s, %u (%u cached) + %u tokens, "
+      "%.1f tokens/s; prefill %s, decode %s\n",
+      t.time_to_first_token() * 1e3, t.queue() * 1e3, t.route() * 1e3, t.reserve_wait() * 1e3,
+      t.prefill() * 1e3, t.handoff() * 1e3, t.first_decode_step() * 1e3, t.total(),
+      answer.completed.usage().prompt_tokens(), answer.completed.usage().cached_prompt_tokens(),
+      tokens, tokens > 1 && rest > 0 ? (tokens - 1) / rest : 0.0,
+      w.prefill().empty() ? "(decode worker)" : w.prefill().c_str(),
+      w.decode().empty() ? "(not needed)" : w.decode().c_str());
   std::cerr << line;
 }
 
@@ -258,10 +262,11 @@ int BadFlags(const absl::Status& status) {
 
 int Generate(const std::vector<std::string>& argv) {
   std::set<std::string> known = {
-      "target",   "prompt",          "prompt-file", "prompt-tokens", "chat",     "n",     "best-of",
-      "logprobs", "prompt-logprobs", "request-id",  "timeout-ms",    "priority", "tenant"};
+      "target",     "prompt",   "prompt-file", "prompt-tokens",   "chat",
+      "n",          "best-of",  "logprobs",    "prompt-logprobs", "request-id",
+      "timeout-ms", "priority", "tenant",      "cache-salt"};
   known.insert(GenerationFlags().begin(), GenerationFlags().end());
-  std::set<std::string> switches = {"json", "timings"};
+  std::set<std::string> switches = {"json", "timings", "bypass-cache"};
   switches.insert(GenerationSwitches().begin(), GenerationSwitches().end());
   const auto args = Arguments::Parse(argv, known, switches);
   if (!args.ok()) return BadFlags(args.status());

@@ -26,8 +26,9 @@ namespace baton::client {
 const char kUpUsage[] =
     "baton up --model F [--prefill-workers N] [--decode-workers N] [--routers N] [--port P]\n"
     "    [--transport auto|shm|tcp] [--ready-file F] [--log-dir D] [--bin-dir D]\n"
-    "    [--kv-blocks N] [--block-size N] [--context N] [--max-running N] [--max-queue N]\n"
-    "    [--default-max-tokens N] [--step-tokens N] [--lease-ms N] [--threads N] [--affinity "
+    "    [--kv-blocks N] [--block-size N] [--prefix-cache on|off] [--context N] [--max-running N]\n"
+    "    [--max-queue N] [--default-max-tokens N] [--step-tokens N] [--lease-ms N] [--threads N] "
+    "[--affinity "
     "CPUS]\n"
     "    [--backend B] [--kv-type T] [--listen HOST:PORT] [--advertise HOST] [--metrics-port P]\n"
     "    [--config F] [--print-config] [--help]\n";

@@ -22,7 +22,7 @@ std::string Seconds(double seconds) {
 template <typename Call>
 void ForEachThatRunsPrompts(const std::vector<const WorkerView*>& workers, const Call& call) {
   const auto measured = [](const WorkerView& worker, bool prefill) {
-    return worker.ready && !worker.draining && worker.prefill == prefill &&
+    return worker.ready && !worker.draining && !worker.shunned && worker.prefill == prefill &&
            worker.prefill_tokens_per_second > 0;
   };
   const bool prefill = std::any_of(workers.begin(), workers.end(),
@@ -58,7 +58,7 @@ absl::Status Admission::Room(uint64_t prompt_tokens) const {
                     static_cast<double>(queue_.prompt_tokens()));
 }
 
-absl::Status Admission::InTime(const RequestSpec& spec) const {
+absl::Status Admission::InTime(const RequestSpec& spec, uint64_t cached_tokens) const {
   double limit = std::numeric_limits<double>::infinity();
   if (spec.deadline.has_value()) limit = ToSeconds(*spec.deadline - spec.arrived);
   if (options_.ttft_target > Duration{0}) limit = std::min(limit, ToSeconds(options_.ttft_target));
@@ -68,20 +68,20 @@ absl::Status Admission::InTime(const RequestSpec& spec) const {
   if (ahead == 0 || !rate.has_value()) return absl::OkStatus();
   const double predicted = ToSeconds(executor_.Now() - spec.arrived) +
                            static_cast<double>(ahead) / *rate +
-                           PromptSeconds(spec.prompt.size(), *rate);
+                           PromptSeconds(cached_tokens, spec.prompt.size(), *rate);
   if (predicted <= limit) return absl::OkStatus();
   return RetryLater("the first token is predicted after " + Seconds(predicted) +
                         "; the deadline or ttft_target leaves " + Seconds(limit),
                     kReasonTooLate, (predicted - limit) * *rate);
 }
 
-double Admission::PromptSeconds(uint64_t tokens, double queue_rate) const {
+double Admission::PromptSeconds(uint64_t begin, uint64_t end, double queue_rate) const {
   std::optional<double> fastest;
   ForEachThatRunsPrompts(workers_, [&](const WorkerView& worker) {
-    const double seconds = worker.PromptSeconds(tokens, worker.prefill_tokens_per_second);
+    const double seconds = worker.PromptSeconds(begin, end, worker.prefill_tokens_per_second);
     fastest = std::min(seconds, fastest.value_or(seconds));
   });
-  return std::max(fastest.value_or(0), static_cast<double>(tokens) / queue_rate);
+  return std::max(fastest.value_or(0), static_cast<double>(end - begin) / queue_rate);
 }
 
 absl::Status Admission::RetryLater(const std::string& text, const char* reason,

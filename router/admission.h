@@ -34,8 +34,9 @@ class Admission {
   // RESOURCE_EXHAUSTED with RetryInfo when the queue is full.
   absl::Status Room(uint64_t prompt_tokens) const;
   // The same when the first token is predicted to miss the deadline or the target. Nothing is
-  // predicted while nothing is ahead: then only trying gives new measurements.
-  absl::Status InTime(const RequestSpec& spec) const;
+  // predicted while nothing is ahead: then only trying gives new measurements. `cached_tokens`: of
+  // the prompt, not to be computed.
+  absl::Status InTime(const RequestSpec& spec, uint64_t cached_tokens) const;
 
   void Enter(const RequestFlow& flow);
   void Admit(const RequestFlow& flow);
@@ -59,9 +60,9 @@ class Admission {
   void NoLongerTokenless(const RequestFlow& flow);
   // Measured on the queue itself, or what the workers say of their prefill; absent: nobody knows.
   std::optional<double> PromptTokensPerSecond() const;
-  // Of a prompt once nothing is ahead of it: one worker runs all of it, the fastest at best, and
-  // never faster than the queue moves.
-  double PromptSeconds(uint64_t tokens, double queue_rate) const;
+  // Of these tokens of a prompt once nothing is ahead of it: one worker runs all of it, the fastest
+  // at best, and never faster than the queue moves.
+  double PromptSeconds(uint64_t begin, uint64_t end, double queue_rate) const;
   // Trying again helps when `tokens` have got their first token.
   absl::Status RetryLater(const std::string& text, const char* reason, double tokens) const;
 

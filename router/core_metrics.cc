@@ -29,6 +29,14 @@ CoreMetrics::CoreMetrics(MetricsRegistry& registry)
           registry
               .AddCounter("baton_router_attempts_total", "Placements, first ones and repetitions.")
               .Get()),
+      circuit_open(registry.AddGauge("baton_router_circuit_open",
+                                     "1 for a worker that failed requests and has not served one "
+                                     "since.",
+                                     {"worker"})),
+      circuit_openings(registry
+                           .AddCounter("baton_router_circuit_openings_total",
+                                       "Times that requests began to keep away from a worker.")
+                           .Get()),
       token_mismatches(
           registry
               .AddCounter("baton_router_token_mismatches_total",

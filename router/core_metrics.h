@@ -19,6 +19,8 @@ struct CoreMetrics {
   Counter prompt_tokens;
   Counter generation_tokens;
   Counter attempts;
+  GaugeFamily& circuit_open;  // {worker}
+  Counter circuit_openings;
   Counter token_mismatches;
   Counter odd_events;
   Histogram time_to_first_token;

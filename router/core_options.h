@@ -12,6 +12,9 @@
 #include "absl/status/status.h"
 #include "common/ids.h"
 #include "common/time.h"
+#include "router/circuit_breaker.h"
+#include "router/extent_index.h"
+#include "router/placement.h"
 #include "router/request_state.h"
 
 namespace baton::router {
@@ -44,6 +47,9 @@ struct CoreOptions {
   // A Submit without an answer for so long is followed by Cancel and placed again.
   Duration submit_timeout = std::chrono::seconds(4);
 
+  // Of a worker that fails requests while its session holds.
+  CircuitBreaker::Options circuit;
+
   // Requests no worker has yet, and their prompt tokens; beyond either new ones are refused with
   // RESOURCE_EXHAUSTED. A prompt larger than all the tokens is taken when nothing else waits.
   size_t max_queue = 1024;
@@ -74,6 +80,11 @@ struct CoreOptions {
   Duration handoff_report_patience = std::chrono::milliseconds(100);
   // Sinks named in one Submit.
   size_t max_sinks = 3;
+  // What makes a worker the better one for a prompt.
+  PlacementPolicy placement = PlacementPolicy::kPredictedSeconds;
+  // Most memory for knowing what workers hold of prompts (at least ExtentIndex::kLeastBytes); the
+  // ends of the longest are forgotten first.
+  size_t cache_index_bytes = size_t{64} << 20;
   // Used when the request has no max_tokens; the context may leave less.
   uint32_t default_max_tokens = 512;
 

@@ -10,7 +10,6 @@ namespace baton::router {
 inline constexpr const char* kReasonInvalidField = "INVALID_FIELD";
 inline constexpr const char* kReasonPromptTooLong = "PROMPT_TOO_LONG";
 inline constexpr const char* kReasonNeverFits = "NEVER_FITS";
-inline constexpr const char* kReasonUnsupportedField = "UNSUPPORTED_FIELD";
 inline constexpr const char* kReasonUnknownModel = "UNKNOWN_MODEL";
 inline constexpr const char* kReasonChatTemplate = "CHAT_TEMPLATE";
 inline constexpr const char* kReasonQueueFull = "QUEUE_FULL";
@@ -28,11 +27,11 @@ inline constexpr const char* kReasonTokenMismatch = "TOKEN_MISMATCH";
 inline constexpr const char* kReasonProtocol = "PROTOCOL";
 
 inline constexpr std::array kErrorReasons = {
-    kReasonInvalidField, kReasonPromptTooLong, kReasonNeverFits,      kReasonUnsupportedField,
-    kReasonUnknownModel, kReasonChatTemplate,  kReasonQueueFull,      kReasonTooLate,
-    kReasonNoRoom,       kReasonSlowClient,    kReasonAnswerTooLarge, kReasonNoWorker,
-    kReasonWorkerLost,   kReasonShuttingDown,  kReasonDeadline,       kReasonCancelled,
-    kReasonWorkerFailed, kReasonTokenMismatch, kReasonProtocol};
+    kReasonInvalidField,  kReasonPromptTooLong,  kReasonNeverFits, kReasonUnknownModel,
+    kReasonChatTemplate,  kReasonQueueFull,      kReasonTooLate,   kReasonNoRoom,
+    kReasonSlowClient,    kReasonAnswerTooLarge, kReasonNoWorker,  kReasonWorkerLost,
+    kReasonShuttingDown,  kReasonDeadline,       kReasonCancelled, kReasonWorkerFailed,
+    kReasonTokenMismatch, kReasonProtocol};
 
 }  // namespace baton::router
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "proto/mapping/cache_events.h"
 #include "proto/mapping/ids.h"
 
 namespace baton::router {
@@ -111,7 +112,23 @@ void FakeWorker::Receive(const SessionRequest& request) {
     attaches.push_back(proto::Get(request.attach().attempt()));
   } else if (request.has_cancel()) {
     cancels.push_back(proto::Get(request.cancel().attempt()));
+  } else if (request.has_cache_snapshot_request()) {
+    cache_pages_asked.push_back(request.cache_snapshot_request().page());
+    SendCachePage();
   }
+}
+
+void FakeWorker::SendCachePage() {
+  if (!cache_page.has_value()) return;
+  WorkerEvent event;
+  proto::Set(*cache_page, *event.mutable_cache_snapshot());
+  Send({event});
+}
+
+void FakeWorker::CacheEvents(const kv::CacheEventBatch& batch) {
+  WorkerEvent event;
+  proto::Set(batch, *event.mutable_cache_events());
+  Send({event});
 }
 
 void FakeWorker::Send(std::vector<WorkerEvent> events) {
@@ -196,11 +213,20 @@ void FakeWorker::PromptLogprobs(const AttemptId& attempt, uint32_t position, uin
   Send({event});
 }
 
-void FakeWorker::HandedOff(const AttemptId& attempt, Duration handoff, uint64_t bytes) {
+void FakeWorker::CachedPrompt(const AttemptId& attempt, uint32_t tokens) {
+  WorkerEvent event;
+  proto::Set(attempt, *event.mutable_cached_prompt()->mutable_attempt());
+  event.mutable_cached_prompt()->set_tokens(tokens);
+  Send({event});
+}
+
+void FakeWorker::HandedOff(const AttemptId& attempt, Duration handoff, uint64_t bytes,
+                           uint32_t tokens) {
   WorkerEvent event;
   proto::Set(attempt, *event.mutable_handed_off()->mutable_attempt());
   event.mutable_handed_off()->set_handoff_ns(static_cast<uint64_t>(handoff.count()));
   event.mutable_handed_off()->set_bytes(bytes);
+  event.mutable_handed_off()->set_tokens(tokens);
   Send({event});
 }
 

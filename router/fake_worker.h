@@ -13,6 +13,7 @@
 #include "common/decoder_state.h"
 #include "common/executor.h"
 #include "common/ids.h"
+#include "kv/cache_event.h"
 #include "router/worker_client.h"
 
 namespace baton::router {
@@ -41,6 +42,7 @@ class FakeWorker {
   std::vector<worker::v1::SubmitRequest> submits;
   std::vector<AttemptId> cancels;
   std::vector<AttemptId> attaches;
+  std::vector<uint32_t> cache_pages_asked;
   int heartbeats = 0;
   int sessions_opened = 0;
   // Answer of Submit; absent: none, until Answer.
@@ -48,6 +50,9 @@ class FakeWorker {
 
   // Of every load report from now on.
   std::optional<worker::v1::StepTimes> step_times;
+
+  // The answer to every ask for a page of its cache; absent: none.
+  std::optional<kv::CacheSnapshotPage> cache_page;
 
   bool answers_hello = true;
   // An empty message for each heartbeat.
@@ -74,12 +79,16 @@ class FakeWorker {
              uint32_t choice = 0);
   // Of prompt positions [position, position + count): each -position.
   void PromptLogprobs(const AttemptId& attempt, uint32_t position, uint32_t count);
-  void HandedOff(const AttemptId& attempt, Duration handoff, uint64_t bytes);
+  void CachedPrompt(const AttemptId& attempt, uint32_t tokens);
+  // `tokens`: of the prompt, in what was shipped.
+  void HandedOff(const AttemptId& attempt, Duration handoff, uint64_t bytes, uint32_t tokens = 0);
   void NoRoom(const AttemptId& attempt, worker::v1::Cause cause = worker::v1::CAUSE_NO_ROOM);
   void Lost(const AttemptId& attempt, worker::v1::Cause cause);
   void Failed(const AttemptId& attempt, absl::StatusCode code, worker::v1::Cause cause);
   void Load(uint64_t last_submit, uint64_t queued_tokens, uint32_t free_blocks,
             double prefill_tokens_per_second = 0);
+
+  void CacheEvents(const kv::CacheEventBatch& batch);
 
   // With the tokens that follow: log probability -position, none beside it.
   bool with_logprobs = false;
@@ -91,6 +100,7 @@ class FakeWorker {
   class Client;
   class Session;
   void Receive(const worker::v1::SessionRequest& request);
+  void SendCachePage();
   void Fill(const AttemptId& attempt, uint32_t position, TokenId token, bool last,
             worker::v1::Token& out) const;
 

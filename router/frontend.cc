@@ -7,6 +7,7 @@
 #include "common/status_macros.h"
 #include "router/best_of.h"
 #include "router/error_reasons.h"
+#include "router/prompt_names.h"
 #include "router/status_details.h"
 #include "text/detokenizer.h"
 
@@ -121,6 +122,7 @@ class Frontend::Observer : public RequestObserver {
       v1::Completed& completed = *response.mutable_completed();
       completed.mutable_usage()->set_prompt_tokens(static_cast<uint32_t>(prompt_.size()));
       completed.mutable_usage()->set_completion_tokens(summary.completion_tokens);
+      completed.mutable_usage()->set_cached_prompt_tokens(summary.cached_tokens);
       Fill(summary.timings, *completed.mutable_timings());
       completed.mutable_workers()->set_prefill(summary.prefill_worker);
       completed.mutable_workers()->set_decode(summary.decode_worker);
@@ -187,16 +189,11 @@ ValidationLimits Frontend::Limits() const {
   return {served > 0 ? served : context_.model.context_length()};
 }
 
-bool Frontend::Encode(PromptInput input,
-                      std::function<void(absl::StatusOr<std::vector<TokenId>>)> done) const {
-  using Result = absl::StatusOr<std::vector<TokenId>>;
+Frontend::Encoding Frontend::Encode(PromptInput input) const {
   const int64_t now =
       std::chrono::duration_cast<std::chrono::seconds>(context_.wall_clock.SinceEpoch()).count();
   const ModelText& model = context_.model;
-  return Offload<Result>(
-      context_.pool, context_.executor,
-      [&model, now, input = std::move(input)] { return model.Encode(input, now); },
-      std::move(done));
+  return [&model, now, input = std::move(input)] { return model.Encode(input, now); };
 }
 
 uint64_t Frontend::Generate(const v1::Generation& generation, Time arrived,
@@ -217,13 +214,24 @@ uint64_t Frontend::Generate(const v1::Generation& generation, Time arrived,
     End(call, taken);
     return call;
   }
-  RequestSpec spec = SpecOf(*valid, call, arrived, timeout);
-  if (!Encode(std::move(valid->input), [this, call, spec = std::move(spec)](auto prompt) mutable {
-        Submit(call, std::move(spec), std::move(prompt));
-      })) {
+  if (!EncodeAndSubmit(call, SpecOf(*valid, call, arrived, timeout), std::move(valid->input))) {
     End(call, PoolFull());
   }
   return call;
+}
+
+bool Frontend::EncodeAndSubmit(uint64_t call, RequestSpec spec, PromptInput input) {
+  using Result = absl::StatusOr<RequestSpec>;
+  return Offload<Result>(
+      context_.pool, context_.executor,
+      [encode = Encode(std::move(input)), namings = context_.core.BlockNamings(),
+       without_prompt = std::move(spec)]() -> Result {
+        RequestSpec whole = without_prompt;
+        BATON_ASSIGN_OR_RETURN(whole.prompt, encode());
+        NameBlocks(namings, whole);
+        return whole;
+      },
+      [this, call](Result encoded) { Submit(call, std::move(encoded)); });
 }
 
 // All but the prompt.
@@ -232,6 +240,8 @@ RequestSpec Frontend::SpecOf(const ValidGeneration& valid, uint64_t call, Time a
   RequestSpec spec;
   spec.request_id = valid.request_id;
   spec.tenant = valid.tenant;
+  spec.cache_salt = valid.cache_salt;
+  spec.bypass_cache = valid.bypass_cache;
   spec.priority = valid.priority;
   spec.sampling = valid.sampling;
   spec.sampling.seed = valid.seed.has_value() ? *valid.seed : context_.random.Next64();
@@ -245,12 +255,11 @@ RequestSpec Frontend::SpecOf(const ValidGeneration& valid, uint64_t call, Time a
   return spec;
 }
 
-void Frontend::Submit(uint64_t call, RequestSpec spec,
-                      absl::StatusOr<std::vector<TokenId>> prompt) {
+void Frontend::Submit(uint64_t call, absl::StatusOr<RequestSpec> encoded) {
   const auto found = calls_.find(call);
   if (found == calls_.end()) return;  // cancelled meanwhile
-  if (!prompt.ok()) return End(call, prompt.status());
-  spec.prompt = *std::move(prompt);
+  if (!encoded.ok()) return End(call, encoded.status());
+  RequestSpec& spec = *encoded;
   v1::Started started;
   started.set_request_id(spec.request_id);
   started.set_model(context_.model.name());
@@ -297,7 +306,10 @@ void Frontend::Tokenize(const v1::TokenizeRequest& request,
     response.mutable_token_ids()->Add(ids->begin(), ids->end());
     done(std::move(response));
   };
-  if (!Encode(*std::move(input), reply)) done(PoolFull());
+  using Result = absl::StatusOr<std::vector<TokenId>>;
+  if (!Offload<Result>(context_.pool, context_.executor, Encode(*std::move(input)), reply)) {
+    done(PoolFull());
+  }
 }
 
 void Frontend::Detokenize(const v1::DetokenizeRequest& request,

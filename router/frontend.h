@@ -1,5 +1,5 @@
-// Between the public API's messages and the core's token ids: validation, tokenizing on a pool,
-// text of the answer. No gRPC.
+// Between the public API's messages and the core's token ids: validation, tokenizing and naming KV
+// blocks on a pool, text of the answer. No gRPC.
 #ifndef BATON_ROUTER_FRONTEND_H_
 #define BATON_ROUTER_FRONTEND_H_
 
@@ -71,11 +71,13 @@ class Frontend {
   };
 
   ValidationLimits Limits() const;
-  bool Encode(PromptInput input,
-              std::function<void(absl::StatusOr<std::vector<TokenId>>)> done) const;
+  // For the pool.
+  using Encoding = std::function<absl::StatusOr<std::vector<TokenId>>()>;
+  Encoding Encode(PromptInput input) const;
   RequestSpec SpecOf(const ValidGeneration& valid, uint64_t call, Time arrived,
                      std::optional<Duration> timeout);
-  void Submit(uint64_t call, RequestSpec spec, absl::StatusOr<std::vector<TokenId>> prompt);
+  bool EncodeAndSubmit(uint64_t call, RequestSpec spec, PromptInput input);
+  void Submit(uint64_t call, absl::StatusOr<RequestSpec> encoded);
   void End(uint64_t call, const absl::Status& status);
 
   const Context context_;

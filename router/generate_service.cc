@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "baton/v1/inference.grpc.pb.h"
+#include "common/silence_watch.h"
 #include "router/client_buffer.h"
 #include "router/error_reasons.h"
 #include "router/status_details.h"
@@ -157,7 +158,7 @@ class StreamCall final : public Call<grpc::ServerWriteReactor<v1::GenerateStream
     // Not OK: the call is over, OnCancel says so.
     executor_.Post([self = std::static_pointer_cast<StreamCall>(shared_from_this())] {
       self->writing_ = false;
-      self->slow_timer_.Cancel();
+      self->slow_.reset();
       self->WriteNext();
     });
   }
@@ -169,7 +170,7 @@ class StreamCall final : public Call<grpc::ServerWriteReactor<v1::GenerateStream
       if (auto next = buffer_.Take()) {
         writing_ = true;
         message_ = *std::move(next);
-        slow_timer_ = executor_.PostAfter(options_.slow_client_timeout, [this] {
+        slow_.emplace(executor_, options_.slow_client_timeout, [this] {
           GiveUp(TooSlow("it took nothing for " +
                          std::to_string(ToSeconds(options_.slow_client_timeout)) + " s"));
         });
@@ -179,7 +180,7 @@ class StreamCall final : public Call<grpc::ServerWriteReactor<v1::GenerateStream
     // A client that does not read gets its status behind the message it does not take.
     if (!end_.has_value() || (writing_ && !too_slow_)) return;
     finished_ = true;
-    slow_timer_.Cancel();
+    slow_.reset();
     Finish(ToGrpc(*end_));
   }
 
@@ -201,7 +202,7 @@ class StreamCall final : public Call<grpc::ServerWriteReactor<v1::GenerateStream
   bool finished_ = false;
   absl::Status slow_status_;
   std::optional<absl::Status> end_;
-  TimerHandle slow_timer_;
+  std::optional<SilenceWatch> slow_;  // while writing_
 };
 
 class GenerateService final : public v1::InferenceService::CallbackService {

@@ -16,6 +16,7 @@
 #include "common/event_loop.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/time.h"
 #include "common/worker_pool.h"
 #include "gtest/gtest.h"
 #include "router/fake_worker.h"
@@ -252,6 +253,26 @@ TEST_F(GenerateServiceTest, AClientThatTakesNothingForLongEndsWithResourceExhaus
   WaitUntil([this] { return !worker_->cancels.empty(); });
   size_t bytes = 0;
   EXPECT_EQ(ReadAll(*reader, bytes).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+TEST_F(GenerateServiceTest, AClientIsNotBlamedForTheTimeInWhichTheServerStoodStill) {
+  GenerateServiceOptions options;
+  options.client_buffer_bytes = 64 << 20;
+  options.slow_client_timeout = std::chrono::milliseconds(200);
+  Start(options);
+  grpc::ClientContext context;
+  v1::GenerateStreamRequest request;
+  *request.mutable_generation() = Ask();
+  const auto reader = stub_->GenerateStream(&context, request);
+  SendTokens(1000, true);  // more than is on the way to a client that does not read
+  OnLoop([&] {
+    const Time until = loop_.Now() + 3 * options.slow_client_timeout;
+    while (loop_.Now() < until) std::this_thread::yield();
+  });
+  size_t bytes = 0;
+  const grpc::Status status = ReadAll(*reader, bytes);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(bytes, 1000 * kTextBytes);
 }
 
 TEST_F(GenerateServiceTest, AClientThatReadsGetsEverythingInOrder) {

@@ -17,6 +17,7 @@
 #include "common/config/settings.h"
 #include "common/log.h"
 #include "common/status_macros.h"
+#include "router/placement.h"
 #include "router/router_server.h"
 
 namespace {
@@ -26,6 +27,12 @@ using baton::router::RouterServerOptions;
 
 size_t Count(const Settings& settings, const std::string& name) {
   return static_cast<size_t>(settings.Integer(name));
+}
+
+baton::router::PlacementPolicy PolicyNamed(const std::string& name) {
+  using Policy = baton::router::PlacementPolicy;
+  if (name == "least-work") return Policy::kLeastWork;
+  return name == "new-blocks" ? Policy::kQueuedAndNewBlocks : Policy::kPredictedSeconds;
 }
 
 RouterServerOptions MakeOptions(const Settings& settings) {
@@ -50,6 +57,8 @@ RouterServerOptions MakeOptions(const Settings& settings) {
   core.default_max_tokens = static_cast<uint32_t>(settings.Integer("default-max-tokens"));
   core.max_attempts = static_cast<uint32_t>(settings.Integer("max-attempts"));
   core.prompt_window = Count(settings, "prompt-window");
+  core.placement = PolicyNamed(settings.Text("placement"));
+  core.cache_index_bytes = Count(settings, "cache-index-mb") << 20;
   core.worker_silence = std::chrono::milliseconds(settings.Integer("worker-silence-ms"));
   core.heartbeat = std::min<baton::Duration>(core.heartbeat, core.worker_silence / 4);
   options.service.client_buffer_bytes = Count(settings, "client-buffer-bytes");

@@ -1,49 +1,15 @@
 #include "router/placement.h"
 
-#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/time.h"
 #include "gtest/gtest.h"
+#include "router/placement_fixture.h"
 
 namespace baton::router {
 namespace {
-
-WorkerView Worker(const std::string& name, bool prefill) {
-  WorkerView view;
-  view.ready = true;
-  view.prefill = prefill;
-  view.name = name;
-  view.block_size = 16;
-  view.pool_blocks = {100};
-  view.free_blocks = {100};
-  view.context_length = 1024;
-  view.numerics_id = Digest{1, 1};
-  view.layout_fp = Digest{2, 2};
-  return view;
-}
-
-PlacementRequest Request(uint64_t prompt = 64, uint32_t max_tokens = 32) {
-  PlacementRequest request;
-  request.prompt_tokens = prompt;
-  request.max_tokens = max_tokens;
-  return request;
-}
-
-Placement PlaceOn(const std::vector<WorkerView>& workers, const PlacementRequest& request,
-                  const PlacementOptions& options = {}) {
-  std::vector<const WorkerView*> views;
-  for (const WorkerView& worker : workers) views.push_back(&worker);
-  return Place(views, request, options);
-}
-
-class PlacementTest : public testing::Test {
- protected:
-  // Indices: 0 and 1 prefill, 2 and 3 decode.
-  std::vector<WorkerView> workers_ = {Worker("p0", true), Worker("p1", true), Worker("d0", false),
-                                      Worker("d1", false)};
-};
 
 TEST_F(PlacementTest, TakesTheSourceWithTheLeastPredictedWork) {
   workers_[0].queued_prefill_tokens = 1000;
@@ -64,6 +30,18 @@ TEST_F(PlacementTest, CutOffSourcesAreNotTakenAndWithoutAnotherADecodeWorkerServ
   EXPECT_EQ(alone.verdict, PlacementVerdict::kPlaced);
   EXPECT_EQ(alone.source, std::nullopt);
   EXPECT_EQ(alone.sinks, std::vector<size_t>({2}));
+}
+
+TEST_F(PlacementTest, ShunnedWorkersAreTakenOnlyToDecodeWhenNobodyElseIsLeft) {
+  workers_[0].shunned = true;
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 1u);
+  workers_[2].shunned = true;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
+  workers_[1].shunned = true;
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, std::nullopt);
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3}));
+  workers_[3].shunned = true;
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({2}));
 }
 
 // It has no figures of its own yet, and on fast machines the assumed ones are far off.
@@ -102,6 +80,9 @@ TEST_F(PlacementTest, OrdersSinksByStepTimeAndRoom) {
   EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
   workers_[3].free_blocks = {2};
   EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({2, 3}));
+  workers_[3].free_blocks = {5};  // what it begins with, not all that it may come to need
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({3, 2}));
+  workers_[3].free_blocks = {2};
   PlacementOptions one;
   one.max_sinks = 1;
   EXPECT_EQ(PlaceOn(workers_, Request(), one).sinks, std::vector<size_t>({2}));
@@ -278,6 +259,27 @@ TEST_F(PlacementTest, AWorkerThatRefusedIsTakenOnlyWhenNobodyElseIsLeft) {
 TEST_F(PlacementTest, ASizeBeyondCountingFitsNobody) {
   EXPECT_EQ(PlaceOn(workers_, Request(UINT64_MAX / 2, UINT32_MAX)).verdict,
             PlacementVerdict::kNeverFits);
+}
+
+TEST_F(PlacementTest, OfEqualSourcesTheOneThatGotNoPromptForLongestIsTaken) {
+  workers_[0].last_prompt = Time(Duration(5));
+  workers_[1].last_prompt = Time(Duration(4));
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 1u);
+  // Measured by chance a little slower.
+  workers_[0].prefill_tokens_per_second = 1030;
+  workers_[1].prefill_tokens_per_second = 1000;
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 1u);
+  workers_[0].prefill_tokens_per_second = 1100;
+  EXPECT_EQ(PlaceOn(workers_, Request()).source, 0u);
+}
+
+TEST_F(PlacementTest, SourcesOfSeveralKindsHaveTheirOwnSinks) {
+  workers_[1].numerics_id = workers_[3].numerics_id = Digest{9, 9};
+  EXPECT_EQ(PlaceOn(workers_, Request()).sinks, std::vector<size_t>({2}));
+  workers_[0].queued_prefill_tokens = 100;
+  const Placement placement = PlaceOn(workers_, Request());
+  EXPECT_EQ(placement.source, 1u);
+  EXPECT_EQ(placement.sinks, std::vector<size_t>({3}));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "common/decoder_state.h"
+#include "common/ids.h"
 #include "common/time.h"
 
 namespace baton::router {
@@ -17,12 +18,26 @@ namespace baton::router {
 inline constexpr int kMinPriority = -4;
 inline constexpr int kMaxPriority = 4;
 
+// What a prompt's KV blocks are called depends on these two of a worker.
+struct BlockNaming {
+  uint32_t block_size = 0;
+  Digest numerics_id;
+  friend bool operator==(const BlockNaming&, const BlockNaming&) = default;
+};
+struct BlockNames {
+  BlockNaming naming;
+  std::vector<Digest> names;  // of the full blocks
+};
+
 // Validated and tokenized (validation.h); the seed has been drawn.
 struct RequestSpec {
   std::string request_id;  // for logs
   std::string tenant;      // empty: a tenant like any other
+  std::string cache_salt;  // shares cached prefixes with equal ones of its tenant alone
+  bool bypass_cache = false;
   int priority = 0;
   std::vector<TokenId> prompt;
+  std::vector<BlockNames> block_names;  // those that are known already (prompt_names.h)
   SamplingParams sampling;
   // Capped by the core to what the context of the serving workers leaves; 0: the core's default.
   StopParams stop;
@@ -73,6 +88,7 @@ struct RequestTimings {
 struct RequestSummary {
   RequestTimings timings;
   uint32_t completion_tokens = 0;  // of all choices
+  uint32_t cached_tokens = 0;      // of the prompt: not computed, in the attempt that ended
   std::string prefill_worker;      // empty: the decode worker ran the prompt
   std::string decode_worker;       // empty: the first tokens ended the request
 };

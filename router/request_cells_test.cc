@@ -201,6 +201,7 @@ using worker::v1::CAUSE_DEADLINE;
 using worker::v1::CAUSE_INTERNAL;
 using worker::v1::CAUSE_NO_ROOM;
 using worker::v1::CAUSE_PEER_LOST;
+using worker::v1::CAUSE_PREEMPTED;
 
 void AnswerOk(Rig& r) { r.AnswerOk(); }
 void AnswerDraining(Rig& r) { r.p->Answer(absl::UnavailableError("draining")); }
@@ -236,6 +237,14 @@ void SourceLostSink(Rig& r) {
 }
 void SourceDies(Rig& r) { r.p->Crash(); }
 void SinkRevoked(Rig& r) { r.d->Lost(r.id(), CAUSE_NO_ROOM); }
+void SourcePreempted(Rig& r) {
+  r.p->Failed(r.id(), absl::StatusCode::kUnavailable, CAUSE_PREEMPTED);
+}
+void BothPreempted(Rig& r) {
+  const AttemptId id = r.id();
+  r.d->Lost(id, CAUSE_PREEMPTED);
+  r.p->Failed(id, absl::StatusCode::kUnavailable, CAUSE_PREEMPTED);
+}
 void SinkInternal(Rig& r) { r.d->Failed(r.id(), absl::StatusCode::kInternal, CAUSE_INTERNAL); }
 void SinkLostSource(Rig& r) { r.d->Lost(r.id(), CAUSE_PEER_LOST); }
 void SinkDies(Rig& r) { r.d->Crash(); }
@@ -288,6 +297,7 @@ const Line kSplit[] = {
      {kNone, "ended token0 OK", "finished token1", "finished token1", kF}},
     {E::kNoRoom, NoRoom, {kQ, kQ, kHOdd, "decoding odd", kF}},
     {E::kSourceTryAgain, SourceUnavailable, {kQ, kQ, kQ, kD, kF}},
+    {E::kSourceTryAgain, SourcePreempted, {kQ, kQ, kQ, kD, kF}},
     {E::kSourceFailed, SourceInternal, {kInternal, kInternal, kInternal, kD, kF}},
     {E::kSourceFailed, SourceExpired, {kDeadline, kDeadline, kDeadline, kD, kF}},
     {E::kSourceLost,
@@ -295,6 +305,7 @@ const Line kSplit[] = {
      {"queued cancel-d again", "ended cancel-d UNAVAILABLE", kH, kD, kNone}},
     {E::kSourceLost, SourceLostSink, {kQ, kUnavailable, kH, kD, kF}},
     {E::kSinkTryAgain, SinkRevoked, {kNone, kQ, kQ, kExhausted, kF}},
+    {E::kSinkTryAgain, BothPreempted, {kNone, kQ, kQ, kExhausted, kF}},
     {E::kSinkFailed, SinkInternal, {kNone, kInternal, kInternal, kInternal, kF}},
     {E::kSinkFailed, AnswerInvalid, {kInvalid, kInvalid, kInvalid, kInvalid, kF}},
     {E::kSinkLost, SinkDies, {kNone, kSinkGone, kSinkGone, kSinkGone, kNone}},
@@ -374,6 +385,7 @@ TEST(RequestCellsTest, TheMarksKnowWhatTheTableExcludes) {
 // Everything a worker can say of an attempt.
 void SayEverything(Rig& rig, FakeWorker& worker, const AttemptId& id) {
   worker.Started(id, *rig.d);
+  worker.CachedPrompt(id, kPrompt / 2);
   worker.FirstToken(id, rig.next(), 50);
   worker.FirstToken(id, rig.next(), 50, true);
   worker.Token(id, rig.next(), 50);
@@ -411,7 +423,7 @@ TEST(RequestCellsTest, OtherAttemptsAndOtherRequestsChangeNothingInAnyState) {
       EXPECT_GE(std::count(worker->cancels.begin(), worker->cancels.end(), unknown), 3);
       EXPECT_EQ(std::count(worker->cancels.begin(), worker->cancels.end(), foreign), 0);
     }
-    EXPECT_EQ(rig.Odd(), 18);
+    EXPECT_EQ(rig.Odd(), 20);
   }
 }
 
@@ -425,13 +437,62 @@ TEST(RequestCellsTest, WhatAWorkerInThisPartDoesNotSayIsOddAndChangesNothing) {
     rig.d->Started(id, *rig.d);
     rig.d->FirstToken(id, rig.next(), 50);
     rig.d->HandedOff(id, milliseconds(7), 1);
+    rig.d->CachedPrompt(id, kPrompt / 2);
     rig.d->NoRoom(id);
     rig.p->Token(id, rig.next(), 50);
     rig.p->Started(id, *rig.d);  // it has said so before
     EXPECT_EQ(rig.Told([](Rig&) {}).rfind(ToString(state), 0), 0u);
-    EXPECT_EQ(rig.Odd(), 6);
+    EXPECT_EQ(rig.Odd(), 7);
+    EXPECT_EQ(rig.seen.summary.cached_tokens, 0u);
     EXPECT_EQ(rig.d->attaches.size(), 1u);
     EXPECT_NE(rig.seen.summary.timings.handoff, Duration(milliseconds(7)));
+  }
+}
+
+// What was found is in the usage, whenever the event comes and whatever earlier attempts found.
+TEST(RequestCellsTest, TheCachedPromptOfTheAttemptThatEndsIsReported) {
+  for (const S state : {S::kQueued, S::kPrefilling, S::kHandoff, S::kDecoding, S::kFinished}) {
+    SCOPED_TRACE(ToString(state));
+    Rig rig(Kind::kSplit);
+    rig.Reach(state);
+    rig.p->CachedPrompt(rig.id(), 16);
+    rig.p->CachedPrompt(rig.id(), kPrompt);  // the last token is always computed
+    rig.RunFor(milliseconds(1));
+    EXPECT_EQ(rig.Told([](Rig&) {}).rfind(ToString(state), 0), 0u);
+    EXPECT_EQ(rig.seen.summary.cached_tokens, 16u);
+    EXPECT_EQ(rig.Odd(), 1);
+  }
+}
+
+TEST(RequestCellsTest, AnotherAttemptForgetsWhatTheOneBeforeFound) {
+  for (const S state : {S::kQueued, S::kPrefilling, S::kHandoff}) {
+    for (const uint32_t found : {0u, 8u}) {
+      SCOPED_TRACE(std::string(ToString(state)) + " " + std::to_string(found));
+      Rig rig(Kind::kSplit);
+      rig.Reach(state);
+      rig.p->CachedPrompt(rig.id(), 16);
+      rig.p->Failed(rig.id(), absl::StatusCode::kUnavailable, CAUSE_NO_ROOM);
+      rig.RunFor(milliseconds(30));
+      EXPECT_EQ(rig.id().attempt, 2u);
+      if (found > 0) rig.p->CachedPrompt(rig.id(), found);
+      rig.RunFor(milliseconds(1));
+      rig.Told(Cancel);
+      EXPECT_EQ(rig.seen.summary.cached_tokens, found);
+      EXPECT_EQ(rig.Odd(), 0);
+    }
+  }
+}
+
+TEST(RequestCellsTest, AWorkerThatRunsARequestAloneSaysWhatItFound) {
+  for (const S state : {S::kQueued, S::kDecoding}) {
+    SCOPED_TRACE(ToString(state));
+    Rig rig(Kind::kAlone);
+    rig.Reach(state);
+    rig.d->CachedPrompt(rig.id(), 16);
+    rig.RunFor(milliseconds(1));
+    rig.Told(Cancel);
+    EXPECT_EQ(rig.seen.summary.cached_tokens, 16u);
+    EXPECT_EQ(rig.Odd(), 0);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "proto/mapping/decoder_state.h"
 #include "proto/mapping/ids.h"
 #include "proto/mapping/spans.h"
+#include "router/attempt_state.h"
 #include "router/error_reasons.h"
 #include "router/status_details.h"
 #include "router/worker_cause.h"
@@ -37,25 +38,6 @@ absl::Status ProtocolError(const std::string& what) {
 
 // A time that a worker says it took.
 Duration Reported(uint64_t ns) { return proto::AgeFromPeer(ns).value_or(proto::kMaxSpan); }
-
-// Whether a source (or else a sink) sends such events at all.
-bool Sends(bool source, WorkerEvent::EventCase event) {
-  switch (event) {
-    case WorkerEvent::kStarted:
-    case WorkerEvent::kFirstToken:
-    case WorkerEvent::kHandedOff:
-    case WorkerEvent::kNoRoom:
-      return source;
-    case WorkerEvent::kToken:
-      return !source;
-    case WorkerEvent::kPromptLogprobs:
-    case WorkerEvent::kLost:
-    case WorkerEvent::kFailed:
-      return true;
-    default:
-      return false;
-  }
-}
 
 }  // namespace
 
@@ -91,6 +73,7 @@ PlacementRequest RequestFlow::placement_request() const {
 
 void RequestFlow::Submit(const Placement& placement) {
   handed_off_ = false;
+  summary_.cached_tokens = 0;
   Attempt attempt;
   attempt.number = attempt_.number + 1;
   attempt.live = true;
@@ -102,12 +85,14 @@ void RequestFlow::Submit(const Placement& placement) {
   const size_t first = placement.source.value_or(placement.sinks[0]);
   attempt.source_epoch = context_.links[first]->view().epoch;
   if (!placement.source.has_value()) attempt.sink = first;
-  attempt.prompt = CountLease(*context_.links[first], &WorkerLink::AddPrompt, 1);
+  const uint64_t new_tokens = spec_.prompt.size() - placement.cached_tokens;
+  attempt.prompt = CountLease(*context_.links[first], &WorkerLink::AddPrompt, new_tokens);
   attempt.stream = StreamLease(*context_.links[placement.sinks[0]]);
+  attempt.ticket = context_.links[first]->TakeTicket();
   attempt_ = std::move(attempt);
   context_.metrics.attempts.Increment();
   context_.links[first]->Submit(
-      MakeSubmit(),
+      MakeSubmit(), new_tokens,
       [&host = host_, id = attempt_id()](absl::Status status) { host.SubmitAnswered(id, status); });
 }
 
@@ -115,26 +100,12 @@ CountLease RequestFlow::StreamLease(WorkerLink& sink) const {
   return CountLease(sink, &WorkerLink::AddStream, spec_.choices());
 }
 
-LogprobParams RequestFlow::LogprobsWanted() const {
-  LogprobParams wanted = spec_.logprobs;
-  if (spec_.ranked() && !wanted.output.has_value()) wanted.output = 0;
-  return wanted;
-}
-
 worker::v1::SubmitRequest RequestFlow::MakeSubmit() const {
-  const Time now = context_.executor.Now();
-  DecoderState state;
-  state.attempt = attempt_id();
-  state.sampling = spec_.sampling;
-  state.stop = spec_.stop;
-  state.logprobs = LogprobsWanted();
-  state.prompt = spec_.prompt;
-  state.choices.resize(spec_.choices());
-  // The lowest priority has no credit, so that an age is never negative.
-  state.age = now - spec_.arrived + context_.options.age_credit * (spec_.priority - kMinPriority);
-  if (spec_.deadline.has_value()) state.remaining = *spec_.deadline - now;
+  const size_t first = attempt_.source.value_or(attempt_.sinks[0].worker);
   worker::v1::SubmitRequest request;
-  *request.mutable_state() = proto::ToProto(state);
+  *request.mutable_state() =
+      proto::ToProto(StateOf(spec_, context_.options, attempt_id(),
+                             context_.links[first]->view().numerics_id, context_.executor.Now()));
   if (!attempt_.source.has_value()) return request;
   for (const NamedSink& sink : attempt_.sinks) {
     auto* out = request.add_sinks();
@@ -147,6 +118,7 @@ worker::v1::SubmitRequest RequestFlow::MakeSubmit() const {
 void RequestFlow::OnSubmitAnswer(const absl::Status& status) {
   if (status.ok()) {
     attempt_.answered = context_.executor.Now();
+    if (!attempt_.source.has_value()) attempt_.ticket.Worked();
     Step(attempt_.source.has_value() ? FlowEvent::kSubmittedSplit : FlowEvent::kSubmittedAlone,
          status);
     return;
@@ -154,6 +126,8 @@ void RequestFlow::OnSubmitAnswer(const absl::Status& status) {
   context_.log.Info("submit refused",
                     {{"request", attempt_id().ToString()}, {"why", status.ToString()}});
   avoid_ = {attempt_.source.value_or(attempt_.sinks[0].worker)};
+  // After an event only the answer was lost.
+  if (state_ == RequestState::kQueued && NotReached(status)) attempt_.ticket.Failed();
   Step(SubmitFailed(status) ? FlowEvent::kSinkFailed : FlowEvent::kSubmitRefused,
        SubmitStatus(status, attempt_.source.has_value() ? kPrefillStage : kDecodeStage));
 }
@@ -168,8 +142,9 @@ bool RequestFlow::Names(size_t worker) const {
 void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
   const bool from_source = FromSource(worker);
   if (!from_source && !FromSink(worker)) {
-    // A named sink that is not attached may say Lost before the source says it too.
-    if (!event.has_lost()) context_.metrics.odd_events.Increment();
+    // A named sink that is not attached may say Lost before the source says that it had granted.
+    if (!event.has_lost()) return context_.metrics.odd_events.Increment();
+    attempt_.early_losses[worker] = event.lost().cause();
     return;
   }
   if (!Sends(from_source, event.event_case())) return context_.metrics.odd_events.Increment();
@@ -182,6 +157,8 @@ void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
       return OnToken(event.token(), from_source);
     case WorkerEvent::kPromptLogprobs:
       return OnPromptLogprobs(event.prompt_logprobs());
+    case WorkerEvent::kCachedPrompt:
+      return OnCachedPrompt(event.cached_prompt().tokens(), from_source);
     case WorkerEvent::kHandedOff:
       return OnHandedOff(event.handed_off());
     case WorkerEvent::kNoRoom:
@@ -201,7 +178,11 @@ void RequestFlow::OnWorkerEvent(size_t worker, const WorkerEvent& event) {
 void RequestFlow::OnNoRoom(worker::v1::Cause cause) {
   if (cause == worker::v1::CAUSE_UNSPECIFIED) cause = worker::v1::CAUSE_NO_ROOM;
   for (const NamedSink& sink : attempt_.sinks) avoid_.insert(sink.worker);
-  if (cause != worker::v1::CAUSE_NO_ROOM) cut_off_.insert(*attempt_.source);
+  attempt_.preempted = cause == worker::v1::CAUSE_PREEMPTED;
+  if (!attempt_.preempted && cause != worker::v1::CAUSE_NO_ROOM) {
+    cut_off_.insert(*attempt_.source);
+    attempt_.ticket.Failed();
+  }
   Step(FlowEvent::kNoRoom, StatusOf(cause, absl::OkStatus(), kPrefillStage));
 }
 
@@ -224,6 +205,8 @@ void RequestFlow::OnStarted(const worker::v1::Started& started) {
   attempt_.reserve_wait = Reported(started.reserve_wait_ns());
   attempt_.stream = StreamLease(link);
   link.Attach(attempt_id());
+  const auto lost = attempt_.early_losses.find(sink->worker);
+  if (lost != attempt_.early_losses.end()) OnGivenUp(lost->first, lost->second, absl::OkStatus());
 }
 
 void RequestFlow::OnToken(const worker::v1::Token& token, bool from_source) {
@@ -236,6 +219,7 @@ void RequestFlow::OnToken(const worker::v1::Token& token, bool from_source) {
   const FlowAction action = Step(EventOf(token, from_source), absl::OkStatus());
   if (action != FlowAction::kDeliver && action != FlowAction::kFinish) return;
   attempt_.prompt.Release();
+  if (!from_source) attempt_.ticket.Worked();  // the handoff, if there was one
   if (*fresh) Deliver(token);
   if (action == FlowAction::kFinish) Finish(absl::OkStatus());
 }
@@ -283,7 +267,7 @@ absl::Status RequestFlow::CheckLogprobs(const worker::v1::Token& token) const {
   if (prompt_logprobs_ != PromptLogprobsWanted()) {
     return ProtocolError("a token before the prompt's log probabilities");
   }
-  if (token.has_logprobs() != LogprobsWanted().output.has_value()) {
+  if (token.has_logprobs() != LogprobsWanted(spec_).output.has_value()) {
     return ProtocolError("log probabilities must come with a token exactly when asked for");
   }
   const auto logprobs = proto::GetTokenLogprobs("logprobs", token.logprobs(), kAnyToken);
@@ -336,11 +320,20 @@ void RequestFlow::NoteFirstToken(Time now) {
   context_.metrics.time_to_first_token.Observe(ToSeconds(t.time_to_first_token));
 }
 
+// Said by who computes the prompt, also in an attempt after one that delivered tokens.
+void RequestFlow::OnCachedPrompt(uint32_t tokens, bool from_source) {
+  const bool computes = from_source || !attempt_.source.has_value();
+  if (!computes || tokens >= spec_.prompt.size()) return context_.metrics.odd_events.Increment();
+  summary_.cached_tokens = tokens;
+}
+
 void RequestFlow::OnHandedOff(const worker::v1::HandedOff& handed_off) {
   summary_.timings.handoff = Reported(handed_off.handoff_ns());
   handed_off_ = true;
-  host_.LearnKvBytes(static_cast<double>(handed_off.bytes()) /
-                     static_cast<double>(spec_.prompt.size()));
+  attempt_.ticket.Worked();
+  if (handed_off.tokens() > 0) {
+    host_.LearnKvBytes(static_cast<double>(handed_off.bytes()) / handed_off.tokens());
+  }
   if (state_ == RequestState::kFinished) TellEnd(absl::OkStatus());
 }
 
@@ -351,18 +344,18 @@ void RequestFlow::OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::
                             : source                 ? kPrefillStage
                                                      : kDecodeStage;
   const absl::Status why = StatusOf(cause, status, stage);
-  switch (verdict) {
-    case GiveUp::kTryAgain:
-      avoid_ = {attempt_.sink.value_or(worker)};
-      Step(source ? FlowEvent::kSourceTryAgain : FlowEvent::kSinkTryAgain, why);
-      return;
-    case GiveUp::kLost:
-      Step(source ? FlowEvent::kSourceLost : FlowEvent::kSinkLost, why);
-      return;
-    case GiveUp::kFailed:
-      Step(source ? FlowEvent::kSourceFailed : FlowEvent::kSinkFailed, why);
-      return;
-  }
+  if (verdict == GiveUp::kTryAgain) avoid_ = {attempt_.sink.value_or(worker)};
+  if (verdict == GiveUp::kLost) NoteLostHandoff();
+  attempt_.preempted = cause == worker::v1::CAUSE_PREEMPTED;
+  Step(router::EventOf(verdict, source), why);
+}
+
+void RequestFlow::NoteLostHandoff() {
+  if (!attempt_.source.has_value() || !attempt_.sink.has_value()) return;
+  const WorkerView& sink = context_.links[*attempt_.sink]->view();
+  const bool same = std::any_of(attempt_.sinks.begin(), attempt_.sinks.end(),
+                                [&sink](const NamedSink& s) { return s.epoch == sink.epoch; });
+  if (sink.ready && same) attempt_.ticket.Failed();
 }
 
 // Clients hear which stage it was. Which worker, and how, stands in the log: it names addresses.
@@ -406,19 +399,18 @@ FlowAction RequestFlow::Step(FlowEvent event, const absl::Status& why) {
 
 void RequestFlow::Retry(const absl::Status& why) {
   CancelAttempt();
-  // A cluster that is full, perhaps of another router's requests, is waited for.
-  if (why.code() != absl::StatusCode::kResourceExhausted) ++failed_attempts_;
-  if (failed_attempts_ >= context_.options.max_attempts) {
+  const Time now = context_.executor.Now();  // a full cluster is waited for
+  const Time when = attempt_.preempted               ? now
+                    : absl::IsResourceExhausted(why) ? retry_.AfterNoRoom(attempt_.submitted, now)
+                                                     : retry_.AfterFailure(now);
+  if (retry_.failures() >= context_.options.max_attempts) {
     state_ = RequestState::kFailed;
     return Finish(WithRetryInfo(why, context_.options.retry_max));
   }
-  const uint32_t doublings = std::min<uint32_t>(attempt_.number - 1, 10);
-  const Duration pause =
-      std::min(context_.options.retry_min * (1 << doublings), context_.options.retry_max);
   context_.log.Info("placing again", {{"request", attempt_id().ToString()},
                                       {"id", spec_.request_id},
                                       {"why", std::string(why.message())}});
-  host_.Requeue(*this, context_.executor.Now() + pause);
+  host_.Requeue(*this, when);
 }
 
 void RequestFlow::CancelAttempt() {
@@ -426,6 +418,7 @@ void RequestFlow::CancelAttempt() {
   attempt_.live = false;
   attempt_.prompt.Release();
   attempt_.stream.Release();
+  attempt_.ticket.GiveBack();
   const auto cancel = [this](size_t worker, const Epoch& epoch) {
     WorkerLink& link = *context_.links[worker];
     if (link.view().epoch == epoch) link.Cancel(attempt_id());
@@ -459,6 +452,7 @@ void RequestFlow::TellEnd(const absl::Status& status) {
   if (status.ok()) {
     // Whoever sampled the last token has let go of everything.
     attempt_.live = false;
+    attempt_.ticket.GiveBack();
   } else {
     CancelAttempt();
   }
@@ -476,6 +470,7 @@ void RequestFlow::Account(const absl::Status& status) const {
                                       {"code", absl::StatusCodeToString(status.code())},
                                       {"reason", ReasonOf(status)},
                                       {"prompt_tokens", spec_.prompt.size()},
+                                      {"cached_tokens", summary_.cached_tokens},
                                       {"choices", spec_.choices()},
                                       {"tokens", delivered_.tokens()},
                                       {"prefill", summary_.prefill_worker},

@@ -3,6 +3,7 @@
 #define BATON_ROUTER_REQUEST_FLOW_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,12 +16,15 @@
 #include "common/executor.h"
 #include "common/ids.h"
 #include "common/log.h"
+#include "router/circuit_breaker.h"
 #include "router/core_metrics.h"
 #include "router/core_options.h"
 #include "router/delivered.h"
 #include "router/placement.h"
+#include "router/prompt_names.h"
 #include "router/request.h"
 #include "router/request_state.h"
+#include "router/retry_times.h"
 #include "router/worker_link.h"
 
 namespace baton::router {
@@ -28,10 +32,10 @@ namespace baton::router {
 // Adds to a worker's count of prompts or streams while it lives. Move-only.
 class CountLease {
  public:
-  using Add = void (WorkerLink::*)(int);
+  using Add = void (WorkerLink::*)(int64_t);
   CountLease() = default;
-  CountLease(WorkerLink& link, Add add, uint32_t count)
-      : link_(&link), add_(add), count_(static_cast<int>(count)) {
+  CountLease(WorkerLink& link, Add add, uint64_t count)
+      : link_(&link), add_(add), count_(static_cast<int64_t>(count)) {
     (link_->*add_)(count_);
   }
   CountLease(CountLease&& other) noexcept { *this = std::move(other); }
@@ -50,7 +54,7 @@ class CountLease {
  private:
   WorkerLink* link_ = nullptr;
   Add add_ = nullptr;
-  int count_ = 0;
+  int64_t count_ = 0;
 };
 
 // What a flow needs around it. Everything outlives the flows.
@@ -101,6 +105,7 @@ class RequestFlow {
   // Once: starts the deadline and tells the observer.
   void Admit();
   PlacementRequest placement_request() const;
+  PromptNames& names() { return names_; }
   // A new attempt. In kQueued only.
   void Submit(const Placement& placement);
   // Answer and events of the current, live attempt.
@@ -122,21 +127,30 @@ class RequestFlow {
     Epoch source_epoch;
     std::vector<NamedSink> sinks;  // alone: the one worker
     std::optional<size_t> sink;    // attached, or alone
+    // Why named sinks have dropped it, before the source said that one of them had granted.
+    std::map<size_t, worker::v1::Cause> early_losses;
     Time submitted;
     std::optional<Time> answered;
     std::optional<Time> started;
     Duration reserve_wait{0};
+    bool preempted = false;           // the sink's blocks went to an older sequence
     std::set<uint32_t> first_tokens;  // choices of which the source has sent it
     CountLease prompt;
     CountLease stream;
+    // Of the worker that it was submitted to.
+    CircuitBreaker::Ticket ticket;
   };
 
   CountLease StreamLease(WorkerLink& sink) const;
+  // The source lost its sink or the sink its source: the source's fault unless the sink is gone for
+  // us as well.
+  void NoteLostHandoff();
   worker::v1::SubmitRequest MakeSubmit() const;
   void OnStarted(const worker::v1::Started& started);
   void OnNoRoom(worker::v1::Cause cause);
   void OnPromptLogprobs(const worker::v1::PromptLogprobs& event);
   void OnToken(const worker::v1::Token& token, bool from_source);
+  void OnCachedPrompt(uint32_t tokens, bool from_source);
   void OnHandedOff(const worker::v1::HandedOff& handed_off);
   void OnGivenUp(size_t worker, worker::v1::Cause cause, const absl::Status& status);
 
@@ -150,8 +164,6 @@ class RequestFlow {
   // Whether everything that was asked for beside the token is there.
   absl::Status CheckLogprobs(const worker::v1::Token& token) const;
   void EndContradicted(const absl::Status& why);
-  // What the workers are asked for: choices are ranked by their log probabilities.
-  LogprobParams LogprobsWanted() const;
   size_t PromptLogprobsWanted() const {
     return spec_.logprobs.prompt.has_value() ? spec_.prompt.size() - 1 : 0;
   }
@@ -173,13 +185,14 @@ class RequestFlow {
 
   const uint64_t number_;
   RequestSpec spec_;
+  PromptNames names_{spec_};
   std::unique_ptr<RequestObserver> observer_;
   const FlowContext& context_;
   Host& host_;
 
   RequestState state_ = RequestState::kQueued;
   Attempt attempt_;
-  uint32_t failed_attempts_ = 0;  // lack of room is not one
+  RetryTimes retry_{context_.options.retry_min, context_.options.retry_max};
   std::set<size_t> avoid_;
   std::set<size_t> cut_off_;
   Delivered delivered_;

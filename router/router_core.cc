@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "common/metrics.h"
 #include "common/status_macros.h"
 #include "proto/mapping/ids.h"
 #include "router/admission.h"
+#include "router/circuit_breaker.h"
 #include "router/core_metrics.h"
 #include "router/error_reasons.h"
 #include "router/placement.h"
+#include "router/prompt_names.h"
+#include "router/prompt_placement.h"
 #include "router/request_flow.h"
 #include "router/status_details.h"
 #include "router/worker_link.h"
@@ -30,6 +34,8 @@ const state::v1::AttemptId* AttemptOf(const WorkerEvent& event) {
       return &event.token().attempt();
     case WorkerEvent::kPromptLogprobs:
       return &event.prompt_logprobs().attempt();
+    case WorkerEvent::kCachedPrompt:
+      return &event.cached_prompt().attempt();
     case WorkerEvent::kHandedOff:
       return &event.handed_off().attempt();
     case WorkerEvent::kNoRoom:
@@ -55,6 +61,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
         metrics_(metrics),
         log_(log),
         context_{options_, executor_, metrics_, log_, links_},
+        placement_(options_, executor_, metrics, links_, views_),
         admission_(options_, executor_, metrics_, views_) {
     for (const WorkerAddress& worker : options_.workers) MakeLink(worker.address);
   }
@@ -95,9 +102,8 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   uint64_t Generate(RequestSpec spec, std::unique_ptr<RequestObserver> observer) {
     const uint64_t number = ++last_number_;
     Post([this, number, spec = std::move(spec),
-          observer = std::make_shared<std::unique_ptr<RequestObserver>>(std::move(observer))] {
-      Admit(number, spec, std::move(*observer));
-    });
+          observer = std::make_shared<std::unique_ptr<RequestObserver>>(std::move(
+              observer))]() mutable { Admit(number, std::move(spec), std::move(*observer)); });
     return number;
   }
 
@@ -124,6 +130,10 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     return longest;
   }
 
+  std::vector<BlockNaming> BlockNamings() const {
+    const std::span<const BlockNaming> known = placement_.BlockNamings();
+    return {known.begin(), known.end()};
+  }
   bool CanServe() const { return ContextLength() > 0; }
   size_t worker_places() const { return links_.size(); }
   size_t live_requests() const { return live_; }
@@ -192,7 +202,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   }
 
   // Refuses what can never run, then what cannot now; caps max_tokens.
-  absl::Status Check(RequestSpec& spec) const {
+  absl::Status Check(RequestSpec& spec) {
     const uint32_t context = ContextLength();
     if (context == 0) return NoWorker();
     if (spec.prompt.empty()) return BadField("generation.prompt", "must not be empty");
@@ -211,13 +221,20 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     request.prompt_tokens = spec.prompt.size();
     request.n = spec.choices();
     request.max_tokens = spec.stop.max_tokens;
-    const Placement placement = Place(views_, request, PlacementOptionsNow());
+    const Placement placement = placement_.Possible(request);
     if (placement.verdict == PlacementVerdict::kNeverFits) {
       return NeverFits(spec, request, placement);
     }
     if (placement.verdict == PlacementVerdict::kNoWorker) return NoWorker();
     BATON_RETURN_IF_ERROR(admission_.Room(spec.prompt.size()));
-    return admission_.InTime(spec);
+    return admission_.InTime(spec, ThoughtCached(spec, request));
+  }
+
+  // For the prediction of its first token, when anybody asks for one.
+  uint64_t ThoughtCached(const RequestSpec& spec, const PlacementRequest& request) {
+    if (!spec.deadline.has_value() && options_.ttft_target == Duration{0}) return 0;
+    PromptNames names(spec);
+    return placement_.Choose(request, names).cached_tokens;
   }
 
   // Limits that depend on the prompt's length.
@@ -257,7 +274,7 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   }
 
   bool EverFits(const PlacementRequest& request) const {
-    return Place(views_, request, PlacementOptionsNow()).verdict != PlacementVerdict::kNeverFits;
+    return placement_.Possible(request).verdict != PlacementVerdict::kNeverFits;
   }
 
   // Names the number of choices when one alone would fit, the prompt when not even one token does.
@@ -280,14 +297,6 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
                     kReasonNeverFits);
   }
 
-  PlacementOptions PlacementOptionsNow() const {
-    PlacementOptions options;
-    options.max_sinks = options_.max_sinks;
-    options.prompt_window = static_cast<uint32_t>(options_.prompt_window);
-    options.kv_bytes_per_token = kv_bytes_per_token_;
-    return options;
-  }
-
   void ScheduleDispatch() {
     if (!admission_.anyone_waits() || dispatch_scheduled_) return;
     dispatch_scheduled_ = true;
@@ -303,10 +312,11 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     while (admission_.anyone_waits()) {
       RequestFlow& flow = *flows_.at(admission_.Next());
       const PlacementRequest request = flow.placement_request();
-      const Placement placement = Place(views_, request, PlacementOptionsNow());
+      const Placement placement = placement_.Choose(request, flow.names());
       if (placement.verdict == PlacementVerdict::kWait) break;
       if (placement.verdict == PlacementVerdict::kPlaced) {
         admission_.Submitted(flow);
+        placement_.NotePlaced(placement);
         flow.Submit(placement);
       } else {
         flow.End(placement.verdict == PlacementVerdict::kNeverFits
@@ -347,10 +357,14 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
 
   void TokenDelivered(RequestFlow& flow) override { admission_.TokenDelivered(flow); }
 
-  void LearnKvBytes(double bytes_per_token) override { kv_bytes_per_token_ = bytes_per_token; }
+  void LearnKvBytes(double bytes_per_token) override { placement_.LearnKvBytes(bytes_per_token); }
 
   // WorkerLink::Observer
-  void OnWorkerReady(size_t /*worker*/) override { ReportWorkers(); }
+  void OnWorkerReady(size_t worker) override {
+    placement_.OnReady(worker);
+    ReportWorkers();
+    ReconsiderOthers(worker);
+  }
   void OnWorkerTurn(size_t /*worker*/) override {
     if (CanServe() != reported_.can_serve) ReportWorkers();
     ScheduleDispatch();
@@ -366,12 +380,27 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
     if (options_.on_workers) options_.on_workers(reported_);
   }
 
+  void ReconsiderOthers(size_t worker) {
+    for (size_t i = 0; i < links_.size(); ++i) {
+      if (i != worker) links_[i]->Reconsider();
+    }
+  }
+
+  void OnWorkerCircuit(size_t worker) override {
+    const CircuitBreaker::State state = links_[worker]->circuit();
+    metrics_.circuit_open.With({views_[worker]->name})
+        .Set(state == CircuitBreaker::State::kClosed ? 0 : 1);
+    if (state == CircuitBreaker::State::kOpen) metrics_.circuit_openings.Increment();
+    ScheduleDispatch();
+  }
+
   void OnWorkerCounts(size_t worker) override {
     const WorkerView& view = *views_[worker];
     metrics_.inflight.With({view.name}).Set(std::max(view.prompts_in_flight, view.streams));
   }
 
   void OnWorkerEvent(size_t worker, const WorkerEvent& event) override {
+    if (placement_.OnEvent(worker, event)) return;
     const state::v1::AttemptId* attempt = AttemptOf(event);
     if (attempt == nullptr) return;
     const AttemptId id = proto::Get(*attempt);
@@ -401,8 +430,10 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   }
 
   void OnWorkerLost(size_t worker) override {
+    placement_.OnLost(worker);
     for (const auto& [number, flow] : flows_) flow->OnWorkerLost(worker);
     ReportWorkers();
+    ReconsiderOthers(worker);
     ScheduleDispatch();
   }
 
@@ -416,11 +447,11 @@ class RouterCore::Impl : public WorkerLink::Observer, public RequestFlow::Host {
   std::vector<std::unique_ptr<WorkerLink>> links_;
   std::vector<const WorkerView*> views_;
   std::map<uint64_t, std::unique_ptr<RequestFlow>> flows_;
+  PromptPlacement placement_;
   Admission admission_;
   std::map<uint64_t, TimerHandle> pausing_;
   size_t live_ = 0;  // flows that have not ended
   uint64_t last_number_ = 0;
-  double kv_bytes_per_token_ = 0;
   bool dispatch_scheduled_ = false;
   WorkersState reported_;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
@@ -445,6 +476,7 @@ void RouterCore::Cancel(uint64_t request, absl::Status why) {
   impl_->Cancel(request, std::move(why));
 }
 uint32_t RouterCore::ContextLength() const { return impl_->ContextLength(); }
+std::vector<BlockNaming> RouterCore::BlockNamings() const { return impl_->BlockNamings(); }
 bool RouterCore::CanServe() const { return impl_->CanServe(); }
 size_t RouterCore::worker_places() const { return impl_->worker_places(); }
 size_t RouterCore::live_requests() const { return impl_->live_requests(); }

@@ -56,6 +56,9 @@ class RouterCore {
   // no room now. Saves tokenizing what will be refused; Generate decides.
   absl::Status CheckRoom(uint64_t prompt_tokens);
 
+  // For NameBlocks, which is not done on this thread.
+  std::vector<BlockNaming> BlockNamings() const;
+
   // Largest context of the workers that serve now; 0: none.
   uint32_t ContextLength() const;
   // Whether a request would be placed now.

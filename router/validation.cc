@@ -24,20 +24,16 @@ std::string Number(double value) {
   return text;
 }
 
-absl::Status Unsupported(const std::string& path) {
-  return ErrorWithReason(absl::StatusCode::kUnimplemented, path + ": not supported yet",
-                         kReasonUnsupportedField);
-}
-
 absl::Status CheckRange(const std::string& path, float value, bool zero_allowed) {
   if (value <= 1 && (value > 0 || (zero_allowed && value == 0))) return absl::OkStatus();
   return BadField(path,
                   "is " + Number(value) + "; must be in " + (zero_allowed ? "[0, 1]" : "(0, 1]"));
 }
 
-absl::Status CheckUnsupported(const v1::Generation& g) {
-  if (!g.cache_salt().empty()) return Unsupported("generation.cache_salt");
-  return absl::OkStatus();
+absl::Status CheckSalt(const std::string& salt) {
+  if (salt.size() <= kMaxNameBytes) return absl::OkStatus();
+  return BadField("generation.cache_salt", "has " + std::to_string(salt.size()) +
+                                               " bytes; at most " + std::to_string(kMaxNameBytes));
 }
 
 absl::Status CheckChoices(const v1::Generation& g, ValidGeneration& out) {
@@ -304,10 +300,12 @@ absl::StatusOr<ValidGeneration> Validate(const v1::Generation& generation, const
   BATON_RETURN_IF_ERROR(CheckName("generation.request_id", generation.request_id()));
   BATON_RETURN_IF_ERROR(CheckName("generation.tenant", generation.tenant()));
   BATON_RETURN_IF_ERROR(CheckPriority(generation.priority()));
-  BATON_RETURN_IF_ERROR(CheckUnsupported(generation));
+  BATON_RETURN_IF_ERROR(CheckSalt(generation.cache_salt()));
   ValidGeneration out;
   out.request_id = generation.request_id();
   out.tenant = generation.tenant();
+  out.cache_salt = generation.cache_salt();
+  out.bypass_cache = generation.bypass_cache();
   out.priority = generation.priority();
   BATON_RETURN_IF_ERROR(CheckChoices(generation, out));
   BATON_ASSIGN_OR_RETURN(out.sampling, CheckSampling(generation.sampling(), model));

@@ -28,6 +28,8 @@ struct ValidGeneration {
   uint32_t best_of = 1;  // at least n
   std::string request_id;
   std::string tenant;
+  std::string cache_salt;
+  bool bypass_cache = false;
   int priority = 0;
 };
 

@@ -175,9 +175,13 @@ TEST_F(ValidationTest, PriorityAndTenantAreTakenWithinTheirLimits) {
   }
 }
 
-TEST_F(ValidationTest, KnownFieldsThatAreNotSupportedAreRefusedByName) {
-  generation_.set_cache_salt("x");
-  ExpectRefused(absl::StatusCode::kUnimplemented, "generation.cache_salt");
+TEST_F(ValidationTest, ASaltIsAtMost128Bytes) {
+  generation_.set_cache_salt(std::string(128, '\xff'));
+  generation_.set_bypass_cache(true);
+  EXPECT_EQ(Check()->cache_salt, std::string(128, '\xff'));
+  EXPECT_TRUE(Check()->bypass_cache);
+  generation_.set_cache_salt(std::string(129, 'x'));
+  ExpectRefused(absl::StatusCode::kInvalidArgument, "generation.cache_salt");
 }
 
 TEST_F(ValidationTest, ChoicesAreFromOneToSixteenAndTheBestOfNoFewer) {

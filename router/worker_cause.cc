@@ -6,10 +6,31 @@
 namespace baton::router {
 
 using worker::v1::Cause;
+using worker::v1::WorkerEvent;
+
+bool Sends(bool source, WorkerEvent::EventCase event) {
+  switch (event) {
+    case WorkerEvent::kStarted:
+    case WorkerEvent::kFirstToken:
+    case WorkerEvent::kHandedOff:
+    case WorkerEvent::kNoRoom:
+      return source;
+    case WorkerEvent::kToken:
+      return !source;
+    case WorkerEvent::kCachedPrompt:
+    case WorkerEvent::kPromptLogprobs:
+    case WorkerEvent::kLost:
+    case WorkerEvent::kFailed:
+      return true;
+    default:
+      return false;
+  }
+}
 
 GiveUp Classify(Cause cause, absl::StatusCode code) {
   switch (cause) {
     case worker::v1::CAUSE_NO_ROOM:
+    case worker::v1::CAUSE_PREEMPTED:
     case worker::v1::CAUSE_FINGERPRINT_MISMATCH:
     case worker::v1::CAUSE_CHECKSUM_MISMATCH:
     case worker::v1::CAUSE_MISSING_PIECE:
@@ -31,6 +52,18 @@ GiveUp Classify(Cause cause, absl::StatusCode code) {
   }
 }
 
+FlowEvent EventOf(GiveUp verdict, bool source) {
+  switch (verdict) {
+    case GiveUp::kTryAgain:
+      return source ? FlowEvent::kSourceTryAgain : FlowEvent::kSinkTryAgain;
+    case GiveUp::kLost:
+      return source ? FlowEvent::kSourceLost : FlowEvent::kSinkLost;
+    case GiveUp::kFailed:
+      break;
+  }
+  return source ? FlowEvent::kSourceFailed : FlowEvent::kSinkFailed;
+}
+
 absl::Status StatusOf(Cause cause, const absl::Status& own, const std::string& stage) {
   absl::StatusCode code = own.code();
   const std::string name = worker::v1::Cause_IsValid(cause) ? worker::v1::Cause_Name(cause) : "?";
@@ -39,7 +72,8 @@ absl::Status StatusOf(Cause cause, const absl::Status& own, const std::string& s
                                                   : std::string(own.message()));
   switch (Classify(cause, code)) {
     case GiveUp::kTryAgain:
-      return cause == worker::v1::CAUSE_NO_ROOM || code == absl::StatusCode::kResourceExhausted
+      return cause == worker::v1::CAUSE_NO_ROOM || cause == worker::v1::CAUSE_PREEMPTED ||
+                     code == absl::StatusCode::kResourceExhausted
                  ? ErrorWithReason(absl::StatusCode::kResourceExhausted, text, kReasonNoRoom)
                  : ErrorWithReason(absl::StatusCode::kUnavailable, text, kReasonWorkerFailed);
     case GiveUp::kLost:
@@ -57,6 +91,10 @@ absl::Status StatusOf(Cause cause, const absl::Status& own, const std::string& s
     code = absl::StatusCode::kInternal;
   }
   return ErrorWithReason(code, text, kReasonWorkerFailed);
+}
+
+bool NotReached(const absl::Status& answer) {
+  return absl::IsUnavailable(answer) || absl::IsDeadlineExceeded(answer);
 }
 
 bool SubmitFailed(const absl::Status& answer) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "baton/worker/v1/worker.pb.h"
+#include "router/request_state.h"
 
 namespace baton::router {
 
@@ -15,11 +16,21 @@ enum class GiveUp {
   kFailed,    // the request ends
 };
 
+// Whether a source (or else a sink) sends such events of an attempt at all.
+bool Sends(bool source, worker::v1::WorkerEvent::EventCase event);
+
 GiveUp Classify(worker::v1::Cause cause, absl::StatusCode code);
+
+// What that is to the request.
+FlowEvent EventOf(GiveUp verdict, bool source);
 
 // The status a client gets when the request ends for it. `own` is the worker's own, OK when it
 // named only a cause; `stage` ("prefill", "decode") begins the text.
 absl::Status StatusOf(worker::v1::Cause cause, const absl::Status& own, const std::string& stage);
+
+// Whether an answer to Submit, not OK, is no word of the worker: it was not reached or did not
+// answer.
+bool NotReached(const absl::Status& answer);
 
 // Whether an answer to Submit, not OK, ends the request; else it is placed again.
 bool SubmitFailed(const absl::Status& answer);

@@ -42,13 +42,15 @@ WorkerLink::WorkerLink(size_t index, const CoreOptions& options, std::string add
       executor_(executor),
       observer_(observer),
       log_(log),
-      backoff_(options.reconnect_min) {}
+      backoff_(options.reconnect_min),
+      breaker_(options.circuit, executor, [this] { OnCircuit(); }) {}
 
 WorkerLink::~WorkerLink() { Stop(); }
 
 void WorkerLink::Stop() {
   beat_timer_.Cancel();
   open_timer_.Cancel();
+  silence_.reset();
   view_.ready = false;
   if (session_ != nullptr) session_->Close(absl::CancelledError("the router stops"));
   session_.reset();
@@ -69,7 +71,8 @@ void WorkerLink::Resume() {
 
 void WorkerLink::Open() {
   session_ = client_->OpenSession(*this);
-  last_heard_ = executor_.Now();
+  silence_.emplace(executor_, options_.worker_silence,
+                   [this] { Lose(absl::UnavailableError("silent for too long")); });
   SessionRequest request;
   auto* hello = request.mutable_hello();
   proto::Set(options_.epoch, *hello->mutable_router_epoch());
@@ -88,21 +91,15 @@ void WorkerLink::ScheduleOpen() {
 }
 
 void WorkerLink::Beat() {
-  if (executor_.Now() - last_heard_ >= options_.worker_silence) {
-    return Lose(absl::UnavailableError("silent for too long"));
-  }
   SessionRequest request;
   request.mutable_heartbeat();
   session_->Send(std::move(request));
-  // Looks again when the silence would be complete, not a heartbeat later.
-  const Time silent_at = last_heard_ + options_.worker_silence;
-  beat_timer_ =
-      executor_.PostAt(std::min(executor_.Now() + heartbeat_, silent_at), [this] { Beat(); });
+  beat_timer_ = executor_.PostAfter(heartbeat_, [this] { Beat(); });
 }
 
 void WorkerLink::OnMessage(worker::v1::SessionResponse message) {
   if (session_ == nullptr) return;
-  last_heard_ = executor_.Now();
+  silence_->Heard();
   for (const WorkerEvent& event : message.events()) {
     if (session_ == nullptr) return;
     if (event.has_hello()) {
@@ -143,8 +140,19 @@ void WorkerLink::Refuse(const absl::Status& why) {
   Lose(why);
 }
 
+void WorkerLink::OnCircuit() {
+  view_.shunned = breaker_.shuns();
+  if (breaker_.state() == CircuitBreaker::State::kOpen) {
+    log_.Warning("requests keep away from a worker that fails them",
+                 {{"address", address_}, {"worker", view_.name}});
+  }
+  observer_.OnWorkerCircuit(index_);
+}
+
 void WorkerLink::DropSession(const absl::Status& why) {
   beat_timer_.Cancel();
+  silence_.reset();
+  breaker_.Reset();
   later_.clear();
   session_->Close(why);
   executor_.Post([old = std::shared_ptr<WorkerSession>(std::move(session_))] {});
@@ -178,6 +186,7 @@ absl::Status WorkerLink::TakeHello(const worker::v1::WorkerHello& hello) {
   view.context_length = hello.context_length();
   view.transfer_address = hello.transfer_address();
   view.prompts_in_flight = view_.prompts_in_flight;
+  view.new_tokens_in_flight = view_.new_tokens_in_flight;
   view.streams = view_.streams;
   view.choices = view_.choices;
   view_ = std::move(view);
@@ -204,32 +213,35 @@ void WorkerLink::TakeLoad(const worker::v1::WorkerLoad& load) {
     later_.pop_front();
   }
   view_.queued_prefill_tokens = load.queued_prefill_tokens();
-  for (const LaterSubmit& submit : later_) view_.queued_prefill_tokens += submit.prompt_tokens;
+  for (const LaterSubmit& submit : later_) view_.queued_prefill_tokens += submit.new_tokens;
   view_.running = load.running();
   view_.free_blocks.assign(load.free_blocks().begin(), load.free_blocks().end());
   view_.prefill_tokens_per_second = load.prefill_tokens_per_second();
+  view_.prompt_steps = load.prompt_steps();
   view_.step_times = StepTimesOf(load);
   view_.decode_keys = load.decode_keys();
   view_.transfer_bytes_per_second = load.transfer_bytes_per_second();
   view_.draining = load.draining();
 }
 
-void WorkerLink::Submit(worker::v1::SubmitRequest request, std::function<void(absl::Status)> done) {
-  const uint64_t prompt_tokens = static_cast<uint64_t>(request.state().prompt_size());
+void WorkerLink::Submit(worker::v1::SubmitRequest request, uint64_t new_tokens,
+                        std::function<void(absl::Status)> done) {
   request.set_session_number(session_number_);
   request.set_submit_number(++submit_number_);
   proto::Set(view_.epoch, *request.mutable_worker_epoch());
-  later_.push_back({submit_number_, prompt_tokens});
-  view_.queued_prefill_tokens += prompt_tokens;
+  later_.push_back({submit_number_, new_tokens});
+  view_.queued_prefill_tokens += new_tokens;
+  view_.last_prompt = executor_.Now();
   client_->Submit(std::move(request), options_.submit_timeout, std::move(done));
 }
 
-void WorkerLink::AddPrompt(int by) {
-  view_.prompts_in_flight += static_cast<uint32_t>(by);
+void WorkerLink::AddPrompt(int64_t new_tokens) {
+  view_.prompts_in_flight += static_cast<uint32_t>(new_tokens > 0 ? 1 : -1);
+  view_.new_tokens_in_flight += static_cast<uint64_t>(new_tokens);
   observer_.OnWorkerCounts(index_);
 }
 
-void WorkerLink::AddStream(int choices) {
+void WorkerLink::AddStream(int64_t choices) {
   view_.streams += static_cast<uint32_t>(choices > 0 ? 1 : -1);
   view_.choices += static_cast<uint32_t>(choices);
   observer_.OnWorkerCounts(index_);
@@ -239,6 +251,13 @@ void WorkerLink::Attach(const AttemptId& attempt) {
   if (!view_.ready) return;
   SessionRequest request;
   proto::Set(attempt, *request.mutable_attach()->mutable_attempt());
+  session_->Send(std::move(request));
+}
+
+void WorkerLink::AskForCachePage(uint32_t page) {
+  if (!view_.ready) return;
+  SessionRequest request;
+  request.mutable_cache_snapshot_request()->set_page(page);
   session_->Send(std::move(request));
 }
 

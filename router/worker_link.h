@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -13,6 +14,8 @@
 #include "common/executor.h"
 #include "common/ids.h"
 #include "common/log.h"
+#include "common/silence_watch.h"
+#include "router/circuit_breaker.h"
 #include "router/core_options.h"
 #include "router/worker_client.h"
 #include "router/worker_view.h"
@@ -34,6 +37,8 @@ class WorkerLink : private WorkerSession::Listener {
     virtual void OnWorkerLost(size_t worker) = 0;
     // After each message of the worker.
     virtual void OnWorkerTurn(size_t worker) = 0;
+    // circuit() changed, and view().shunned with it.
+    virtual void OnWorkerCircuit(size_t worker) = 0;
     // Prompts or streams of this router there changed.
     virtual void OnWorkerCounts(size_t worker) = 0;
   };
@@ -57,26 +62,38 @@ class WorkerLink : private WorkerSession::Listener {
   bool gone() const { return retired_ && session_ == nullptr; }
 
   const WorkerView& view() const { return view_; }
+  CircuitBreaker::State circuit() const { return breaker_.state(); }
   const std::string& address() const { return address_; }
 
   // The calls below are dropped unless view().ready. `done` is called once, unless the link is
   // destroyed first.
-  void Submit(worker::v1::SubmitRequest request, std::function<void(absl::Status)> done);
+  // `new_tokens`: of the prompt, not thought to be held there.
+  void Submit(worker::v1::SubmitRequest request, uint64_t new_tokens,
+              std::function<void(absl::Status)> done);
   void Attach(const AttemptId& attempt);
   // Goes out before the worker's hello as well: from our own hello on it takes reservations for us.
   // Repeated on a session that is opened soon after: the worker may not have heard it, and others
   // may still ask it for room.
   void Cancel(const AttemptId& attempt);
 
+  // Of a request that is submitted there.
+  [[nodiscard]] CircuitBreaker::Ticket TakeTicket() { return breaker_.Take(); }
+  // Another worker came or went: it may have been the reason why requests failed here.
+  void Reconsider() { breaker_.Reconsider(); }
+
+  // A page of what its cache holds; the answer is an event.
+  void AskForCachePage(uint32_t page);
+
   // This router's requests there, for placement and the gauge.
-  void AddPrompt(int by);
+  // A prompt with so many new tokens, at least one, comes or, negative, goes.
+  void AddPrompt(int64_t new_tokens);
   // A request of so many choices comes or, negative, goes.
-  void AddStream(int choices);
+  void AddStream(int64_t choices);
 
  private:
   struct LaterSubmit {
     uint64_t number;
-    uint64_t prompt_tokens;
+    uint64_t new_tokens;
   };
 
   struct RecentCancel {
@@ -98,6 +115,7 @@ class WorkerLink : private WorkerSession::Listener {
   absl::Status TakeHello(const worker::v1::WorkerHello& hello);
   void TakeLoad(const worker::v1::WorkerLoad& load);
   void Refuse(const absl::Status& why);
+  void OnCircuit();
 
   const size_t index_;
   const CoreOptions& options_;
@@ -114,11 +132,12 @@ class WorkerLink : private WorkerSession::Listener {
   std::deque<LaterSubmit> later_;  // not in the last load report yet
   std::deque<RecentCancel> cancels_;
   uint64_t reported_prefill_tokens_ = 0;
-  Time last_heard_;
-  Duration heartbeat_{0};  // of the present session
+  Duration heartbeat_{0};                // of the present session
+  std::optional<SilenceWatch> silence_;  // of the present session
   Duration backoff_;
   bool failure_logged_ = false;
   bool retired_ = false;
+  CircuitBreaker breaker_;
   TimerHandle beat_timer_;
   TimerHandle open_timer_;
 };
