@@ -18,6 +18,11 @@ struct PlannedRequest {
   size_t router = 0;
   Duration arrival{0};
   DecoderState state;  // prompt, sampling and stop parameters
+  std::string tenant;
+  bool bypass_cache = false;
+  // Of the prompt, in tokens: the longest beginning that another request of its tenant has, its
+  // answer included. No cache can hold more of it for this request's first attempt.
+  size_t most_cached = 0;
   std::optional<Duration> cancel_after;
   std::optional<Duration> deadline_after;
 };
@@ -32,21 +37,45 @@ struct PlannedFault {
   std::optional<size_t> other_worker;
 };
 
+// Stands still for so long, as when it is stopped or its machine is paused: a router, a worker or,
+// neither named, the whole cluster.
+struct PlannedStandstill {
+  Duration when{0};
+  Duration length{0};
+  std::optional<size_t> router;
+  std::optional<size_t> worker;
+};
+
 struct Scenario {
   uint64_t seed = 0;
   size_t routers = 1;
   std::vector<SimWorkerOptions> workers;
   std::vector<PlannedRequest> requests;
   std::vector<PlannedFault> faults;
+  std::vector<PlannedStandstill> standstills;
   SimNetwork::Options network;
   // One data frame in so many is damaged, or ends its connection; 0: none.
   uint64_t damage_every = 0;
+  // One data frame in so many has the decode worker it goes to revoke its youngest grant, about
+  // when it arrives, in the first seconds; 0: none.
+  uint64_t revoke_every = 0;
   bool tight_pool = false;
+  bool shared_prefixes = false;
+  bool small_pools = false;
+  uint32_t window = 0;  // of the model's second KV group
 };
 
 struct ScenarioOptions {
   bool prefill_workers = true;  // false: decode workers serve alone
   bool faults = false;          // broken connections and lost workers
+  bool standstills = false;     // of which nobody may be lost
+  // Small pools, and prompts most of which are the next turn of an earlier request of the tenant.
+  bool shared_prefixes = false;
+  bool revocations = false;  // of reservations, at random
+  // All requests come at once, and the pools of the decode workers hold 40 % of what these may come
+  // to need, or the largest one alone.
+  bool small_pools = false;
+  bool windows = false;  // a model one of whose KV groups has a sliding window
 };
 
 // The same seed gives the same scenario everywhere.

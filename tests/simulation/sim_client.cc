@@ -21,18 +21,18 @@ class SimClient::Observer : public router::RequestObserver {
     client_.OnPromptLogprobs(logprobs);
   }
   void OnToken(const router::TokenEvent& event) override { client_.OnToken(event); }
-  void OnFinished(const absl::Status& status, const router::RequestSummary&) override {
-    client_.OnFinished(status);
+  void OnFinished(const absl::Status& status, const router::RequestSummary& summary) override {
+    client_.OnFinished(status, summary.cached_tokens);
   }
 
  private:
   SimClient& client_;
 };
 
-SimClient::Choice SimClient::Expected(const DecoderState& state, uint32_t choice) {
+SimClient::Choice SimClient::Expected(const DecoderState& state, uint32_t choice, uint32_t window) {
   const SimWorkerOptions worker;
   Choice out;
-  out.expected = engine::FakeContinuation(engine::FakeLayout(worker.block_size), SimVocab(),
+  out.expected = engine::FakeContinuation(engine::FakeLayout(worker.block_size, window), SimVocab(),
                                           worker.context_length, state, choice);
   StopMatcher stop(SimVocab(), state.stop);
   for (size_t i = 0; i < out.expected.size(); ++i) {
@@ -49,7 +49,8 @@ SimClient::Choice SimClient::Expected(const DecoderState& state, uint32_t choice
 SimClient::SimClient(Options options, SimRouter& router)
     : options_(std::move(options)), router_(router) {
   const DecoderState& state = options_.plan->state;
-  for (uint32_t i = 0; i < state.choices.size(); ++i) choices_.push_back(Expected(state, i));
+  for (uint32_t i = 0; i < state.choices.size(); ++i)
+    choices_.push_back(Expected(state, i, options_.window));
 }
 
 size_t SimClient::tokens() const {
@@ -63,6 +64,8 @@ void SimClient::Send() {
   router::RequestSpec spec;
   spec.request_id = "client-" + std::to_string(options_.index);
   spec.prompt = state.prompt;
+  spec.tenant = options_.plan->tenant;
+  spec.bypass_cache = options_.plan->bypass_cache;
   spec.sampling = state.sampling;
   spec.stop = state.stop;
   spec.logprobs = state.logprobs;
@@ -145,7 +148,7 @@ std::string SimClient::WhyWrong(const router::TokenEvent& event) const {
   return right ? "" : "a wrong finish reason";
 }
 
-void SimClient::OnFinished(const absl::Status& status) {
+void SimClient::OnFinished(const absl::Status& status, size_t cached_tokens) {
   // Without the details: the order of payloads is random.
   options_.trace("end", std::to_string(options_.index) + ":" +
                             absl::StatusCodeToString(status.code()) + ":" +
@@ -154,7 +157,25 @@ void SimClient::OnFinished(const absl::Status& status) {
   end_ = status;
   const std::string why_not = WhyNotAllowed(status);
   if (!why_not.empty()) Report("ended with " + status.ToString() + ": " + why_not);
+  cached_tokens_ = cached_tokens;
+  const std::string too_many = WhyTooManyCached();
+  if (!too_many.empty()) {
+    Report("found " + std::to_string(cached_tokens) + " cached tokens: " + too_many);
+  }
   options_.on_end();
+}
+
+// An attempt after the first may find what the request itself has left.
+std::string SimClient::WhyTooManyCached() const {
+  const PlannedRequest& plan = *options_.plan;
+  if (cached_tokens_ == 0) return "";
+  if (plan.bypass_cache) return "it bypasses caches";
+  if (plan.state.logprobs.prompt.has_value()) return "its prompt's rows are all wanted";
+  if (cached_tokens_ >= plan.state.prompt.size()) return "the last token is always computed";
+  if (router_.Submits(number_) > 1) return "";
+  return cached_tokens_ <= plan.most_cached
+             ? ""
+             : "others of its tenant share " + std::to_string(plan.most_cached);
 }
 
 std::string SimClient::WhyNotAllowed(const absl::Status& status) const {
@@ -174,7 +195,7 @@ std::string SimClient::WhyNotAllowed(const absl::Status& status) const {
       if (router::ReasonOf(status) == router::kReasonTooLate) {
         return deadline_.has_value() && !admitted_ ? "" : "nothing could be too late";
       }
-      return options_.tight_pool ? "" : "there is room";
+      return "lack of room is waited out";
     case StatusCode::kUnavailable:
       return options_.faults ? "" : "no worker was lost";
     case StatusCode::kInternal:

@@ -20,9 +20,9 @@ class SimClient {
   struct Options {
     size_t index = 0;
     const PlannedRequest* plan = nullptr;
-    bool tight_pool = false;  // may be refused for lack of room
-    bool faults = false;      // may lose a worker
-    bool damage = false;      // its KV may be damaged on the way
+    bool faults = false;  // may lose a worker
+    bool damage = false;  // its KV may be damaged on the way
+    uint32_t window = 0;  // Scenario::window
     std::function<void(const std::string&)> report;
     std::function<void(const std::string& kind, const std::string& text)> trace;
     std::function<void()> on_end;
@@ -38,6 +38,7 @@ class SimClient {
   const absl::Status& end() const { return *end_; }
   uint64_t number() const { return number_; }
   size_t tokens() const;  // of all choices
+  size_t cached_tokens() const { return cached_tokens_; }
   std::string ToString() const;
 
  private:
@@ -51,13 +52,14 @@ class SimClient {
     size_t tokens = 0;
     router::Finish finish = router::Finish::kNone;
   };
-  static Choice Expected(const DecoderState& state, uint32_t choice);
+  static Choice Expected(const DecoderState& state, uint32_t choice, uint32_t window);
   void OnAdmitted();
   void OnPromptLogprobs(const std::vector<TokenLogprobs>& logprobs);
   void OnToken(const router::TokenEvent& event);
   std::string WhyWrong(const router::TokenEvent& event) const;
   bool RightLogprobs(const router::TokenEvent& event) const;
-  void OnFinished(const absl::Status& status);
+  void OnFinished(const absl::Status& status, size_t cached_tokens);
+  std::string WhyTooManyCached() const;
   std::string WhyNotAllowed(const absl::Status& status) const;
   void Report(const std::string& what);
 
@@ -68,6 +70,7 @@ class SimClient {
   bool admitted_ = false;
   bool cancelled_ = false;
   size_t prompt_logprobs_ = 0;
+  size_t cached_tokens_ = 0;
   std::optional<Time> deadline_;
   std::optional<absl::Status> end_;
 };

@@ -13,11 +13,14 @@ using worker::v1::SubmitRequest;
 
 class SimWorkerClient : public router::WorkerClient {
  public:
-  SimWorkerClient(std::string address, SimExecutor& self, SimNetwork& network, Directory directory)
+  // `submits`: counts by request.
+  SimWorkerClient(std::string address, SimExecutor& self, SimNetwork& network, Directory directory,
+                  std::map<uint64_t, uint32_t>& submits)
       : address_(std::move(address)),
         self_(self),
         network_(network),
-        directory_(std::move(directory)) {}
+        directory_(std::move(directory)),
+        submits_(submits) {}
 
   std::unique_ptr<WorkerSession> OpenSession(WorkerSession::Listener& listener) override {
     SimWorker* const worker = directory_(address_);
@@ -37,6 +40,7 @@ class SimWorkerClient : public router::WorkerClient {
 
   void Submit(SubmitRequest request, Duration timeout,
               std::function<void(absl::Status)> done) override {
+    ++submits_[request.state().attempt().request()];
     auto call = std::make_shared<Call>();
     call->done = std::move(done);
     call->timeout = self_.PostAfter(
@@ -76,6 +80,7 @@ class SimWorkerClient : public router::WorkerClient {
   SimExecutor& self_;
   SimNetwork& network_;
   const Directory directory_;
+  std::map<uint64_t, uint32_t>& submits_;
   const std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
@@ -94,7 +99,7 @@ SimRouter::SimRouter(const Options& options, SimWorld& world, SimNetwork& networ
   core_ = std::make_unique<router::RouterCore>(
       std::move(core), executor_,
       [this, &network, directory](const std::string& address) {
-        return std::make_unique<SimWorkerClient>(address, executor_, network, directory);
+        return std::make_unique<SimWorkerClient>(address, executor_, network, directory, submits_);
       },
       metrics_, log);
   core_->Start();

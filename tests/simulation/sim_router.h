@@ -3,7 +3,9 @@
 #ifndef BATON_TESTS_SIMULATION_SIM_ROUTER_H_
 #define BATON_TESTS_SIMULATION_SIM_ROUTER_H_
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,11 +35,17 @@ class SimRouter {
   SimExecutor& executor() { return executor_; }
   router::RouterCore& core() { return *core_; }
   Epoch epoch() const { return epoch_; }
+  // How often the request was submitted.
+  uint32_t Submits(uint64_t request) const {
+    const auto found = submits_.find(request);
+    return found == submits_.end() ? 0 : found->second;
+  }
 
  private:
   SimExecutor executor_;
   MetricsRegistry metrics_;
   Epoch epoch_;
+  std::map<uint64_t, uint32_t> submits_;
   std::unique_ptr<router::RouterCore> core_;
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/test_metrics.h"
 #include "kvtransfer/transport.h"
 #include "text/test_vocab.h"
 
@@ -11,7 +12,7 @@ namespace baton::sim {
 namespace {
 
 std::unique_ptr<kv::KvArena> MakeArena(const SimWorkerOptions& options) {
-  auto arena = kv::KvArena::Create(engine::FakeLayout(options.block_size),
+  auto arena = kv::KvArena::Create(engine::FakeLayout(options.block_size, options.window),
                                    {.blocks = {options.blocks, options.blocks}});
   BATON_CHECK(arena.ok());
   return *std::move(arena);
@@ -146,6 +147,10 @@ void SimWorker::AcceptSource(std::shared_ptr<Pipe> pipe) {
         1, ReceiverFor<transfer::v1::SessionResponse, transfer::v1::SessionRequest>(&listener));
     return std::make_unique<SinkPipe>(pipe, 1);
   });
+}
+
+uint64_t SimWorker::Count(const char* metric) const {
+  return static_cast<uint64_t>(MetricValue(metrics_, metric));
 }
 
 absl::Status SimWorker::Submit(const std::string& request) {

@@ -37,6 +37,7 @@ struct SimWorkerOptions {
   std::string name;  // also its address
   bool prefill = false;
   uint32_t blocks = 64;  // of each KV group
+  uint32_t window = 0;   // of the second group; with one there is no prefix cache
   uint32_t block_size = 16;
   uint32_t step_tokens = 64;
   uint32_t max_running = 64;
@@ -71,9 +72,16 @@ class SimWorker {
   const SimWorkerOptions& options() const { return options_; }
   Epoch epoch() const { return worker_options_.epoch; }
   const kv::BlockPool& pool() const { return core_->pool(); }
+  const kv::PrefixCache* cache() const { return core_->cache(); }  // null: off
   worker::WorkerCore& core() { return *core_; }
   worker::PrefillRole* prefill() { return prefill_.get(); }
   worker::DecodeRole* decode() { return decode_.get(); }
+
+  // Of this life: sequences that gave their blocks up, and reservations (of a sink).
+  uint64_t preemptions() const { return Count("baton_preemptions_total"); }
+  uint64_t revocations() const {
+    return options_.prefill ? 0 : Count("baton_reservations_revoked_total");
+  }
 
   // Of a sink: bytes of KV that have landed in its blocks.
   uint64_t landed_bytes() const { return table_->landed_bytes(); }
@@ -89,6 +97,7 @@ class SimWorker {
  private:
   class Dialer;
   worker::WorkerOptions MakeOptions(const Environment& environment);
+  uint64_t Count(const char* metric) const;
 
   const SimWorkerOptions options_;
   SimExecutor executor_;

@@ -1,7 +1,8 @@
-// Runs seeds of the simulator: --seed=N for one, --first=N --seeds=N for many; --faults, --unified
-// choose the kind of scenario, --until-failure stops at the first, --verbose prints everything that
-// arrives, --cells the table of cells. Prints one line per failing seed with the command that
-// replays it. Exit status 1 if there is one.
+// Runs seeds of the simulator: --seed=N for one, --first=N --seeds=N for many; --faults,
+// --standstills, --unified, --prefixes, --revocations, --small-pools, --windows choose the kind of
+// scenario, --until-failure stops at the first,
+// --verbose prints everything that arrives, --cells the table of cells. Prints one line per failing
+// seed with the command that replays it. Exit status 1 if there is one.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -41,8 +42,18 @@ bool Parse(int argc, char** argv, Arguments& out) {
       out.seeds = value;
     } else if (name == "--faults") {
       out.scenario.faults = true;
+    } else if (name == "--standstills") {
+      out.scenario.standstills = true;
     } else if (name == "--unified") {
       out.scenario.prefill_workers = false;
+    } else if (name == "--prefixes") {
+      out.scenario.shared_prefixes = true;
+    } else if (name == "--revocations") {
+      out.scenario.revocations = true;
+    } else if (name == "--windows") {
+      out.scenario.windows = true;
+    } else if (name == "--small-pools") {
+      out.scenario.small_pools = true;
     } else if (name == "--verbose") {
       out.verbose = true;
     } else if (name == "--until-failure") {
@@ -66,6 +77,7 @@ int main(int argc, char** argv) {
   std::map<std::string, int> ends;
   uint64_t events = 0;
   uint64_t tokens = 0;
+  uint64_t preemptions = 0;
   int failed = 0;
   baton::Digest trace;
   for (uint64_t seed = arguments.first; seed < arguments.first + arguments.seeds; ++seed) {
@@ -74,6 +86,7 @@ int main(int argc, char** argv) {
     const baton::sim::SimulationResult result = simulation.Run();
     events += result.events;
     tokens += result.tokens;
+    preemptions += result.preemptions;
     trace = result.trace;
     for (const auto& [code, count] : result.ends) ends[code] += count;
     if (result.problem.empty()) continue;
@@ -83,9 +96,10 @@ int main(int argc, char** argv) {
     if (arguments.until_failure) break;
   }
   if (arguments.cells) std::printf("%s", cells.ToString(baton::sim::CellTables()).c_str());
-  std::printf("%llu seeds, %d failed, %llu events, %llu tokens, ends:",
+  std::printf("%llu seeds, %d failed, %llu events, %llu tokens, %llu preemptions, ends:",
               static_cast<unsigned long long>(arguments.seeds), failed,
-              static_cast<unsigned long long>(events), static_cast<unsigned long long>(tokens));
+              static_cast<unsigned long long>(events), static_cast<unsigned long long>(tokens),
+              static_cast<unsigned long long>(preemptions));
   for (const auto& [code, count] : ends) std::printf(" %s %d", code.c_str(), count);
   std::printf(", last trace %016llx%016llx\n", static_cast<unsigned long long>(trace.hi),
               static_cast<unsigned long long>(trace.lo));

@@ -16,7 +16,9 @@ using std::chrono::seconds;
 
 constexpr Duration kLimit = seconds(120);    // by then every request has ended
 constexpr Duration kForgotten = seconds(2);  // by then after an end nobody holds anything of it
-constexpr uint32_t kAttempts = 20;           // more than a router makes
+// Whoever is revoked by chance, and not by who is older, may be for as long as that goes on.
+constexpr Duration kRevocations = seconds(10);
+constexpr Duration kMostUnread = milliseconds(200);  // after a standstill
 
 Logger MakeLog(bool verbose) {
   if (!verbose) return Logger::Silent();
@@ -52,6 +54,10 @@ void Simulation::Carry(const kvtransfer::InProcessNetwork::Wire& wire, Executor&
   if (scenario_.damage_every > 0 && network_.random().Below(scenario_.damage_every) == 0) {
     Damage(bytes);
   }
+  if (scenario_.revoke_every > 0 && world_.now() < revoke_until_ &&
+      network_.random().Below(scenario_.revoke_every) == 0) {
+    RevokeAt(network_.Arrival(), static_cast<SimExecutor&>(to));
+  }
   network_.Trace("frame", wire.to, bytes);
   network_.At(last, static_cast<SimExecutor&>(to), std::move(deliver));
 }
@@ -61,6 +67,19 @@ void Simulation::Damage(std::string& bytes) {
   Random& random = network_.random();
   if (bytes.empty() || random.Below(3) == 0) return bytes.clear();
   bytes[random.Below(bytes.size())] ^= static_cast<char>(1 << random.Below(8));
+}
+
+// Whatever lives there has the youngest of its grants revoked, when it has one.
+void Simulation::RevokeAt(Time when, const SimExecutor& node) {
+  for (const auto& [name, worker] : workers_) {
+    if (&worker->executor() != &node || worker->decode() == nullptr) continue;
+    network_.At(when, worker->executor(), [this, sink = worker.get()] {
+      const auto grant = sink->decode()->YoungestGrant();
+      if (!grant.has_value()) return;
+      network_.Trace("revoke", sink->options().name, grant->attempt.ToString());
+      if (sink->decode()->Revoke(grant->attempt)) ++result_.revocations;
+    });
+  }
 }
 
 SimWorker* Simulation::Find(const std::string& address) {
@@ -108,7 +127,7 @@ void Simulation::PlanRequests() {
     SimClient::Options options;
     options.index = i;
     options.plan = &plan;
-    options.tight_pool = scenario_.tight_pool;
+    options.window = scenario_.window;
     options.faults = !scenario_.faults.empty();
     options.damage = scenario_.damage_every > 0;
     options.report = [this](const std::string& problem) { Report(problem); };
@@ -117,7 +136,7 @@ void Simulation::PlanRequests() {
     };
     options.on_end = [this, i] {
       --open_;
-      world_.After(kForgotten, [this, i] { CheckForgotten(i); });
+      world_.After(Forgotten(), [this, i] { CheckForgotten(i); });
     };
     clients_.push_back(std::make_unique<SimClient>(std::move(options), router));
     SimClient* const client = clients_.back().get();
@@ -132,8 +151,29 @@ void Simulation::PlanRequests() {
 }
 
 void Simulation::PlanFaults() {
+  revoke_until_ = world_.now() + kRevocations;
   for (const PlannedFault& fault : scenario_.faults) {
     world_.At(world_.now() + milliseconds(600) + fault.when, [this, fault] { Hurt(fault); });
+  }
+  for (const PlannedStandstill& standstill : scenario_.standstills) {
+    world_.At(world_.now() + milliseconds(600) + standstill.when,
+              [this, standstill] { StandStill(standstill); });
+  }
+}
+
+// Whose sockets are read when after it is anybody's guess.
+void Simulation::StandStill(const PlannedStandstill& standstill) {
+  const Time until = world_.now() + standstill.length;
+  const auto stop = [&](SimExecutor& node) {
+    node.StandStill(until,
+                    Duration(network_.random().Below(static_cast<uint64_t>(kMostUnread.count()))));
+  };
+  const bool all = !standstill.router.has_value() && !standstill.worker.has_value();
+  for (size_t i = 0; i < routers_.size(); ++i) {
+    if (all || standstill.router == i) stop(routers_[i]->executor());
+  }
+  for (size_t i = 0; i < scenario_.workers.size(); ++i) {
+    if (all || standstill.worker == i) stop(Find(scenario_.workers[i].name)->executor());
   }
 }
 
@@ -165,18 +205,30 @@ void Simulation::Hurt(const PlannedFault& fault) {
 
 void Simulation::AfterEvent() {
   for (const auto& [name, worker] : workers_) {
-    const absl::Status status = worker->pool().CheckIntegrity();
+    absl::Status status = worker->pool().CheckIntegrity();
+    if (status.ok() && worker->cache() != nullptr) status = worker->cache()->CheckIntegrity();
     if (!status.ok()) return Report(name + ": " + std::string(status.message()));
   }
 }
 
+// Who stands still has not heard of the end.
+Duration Simulation::Forgotten() const {
+  Duration longest{0};
+  for (const PlannedStandstill& standstill : scenario_.standstills) {
+    longest = std::max(longest, standstill.length + kMostUnread);
+  }
+  return kForgotten + longest;
+}
+
 void Simulation::CheckForgotten(size_t request) {
   const SimClient& client = *clients_[request];
-  const Epoch epoch = routers_[scenario_.requests[request].router]->epoch();
+  const SimRouter& router = *routers_[scenario_.requests[request].router];
+  const Epoch epoch = router.epoch();
+  const uint32_t attempts = router.Submits(client.number());
   for (const auto& [name, worker] : workers_) {
-    for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
+    for (uint32_t attempt = 0; attempt <= attempts; ++attempt) {
       if (worker->Has({epoch, client.number(), attempt})) {
-        Report(name + " still has " + client.ToString() + " two seconds after its end");
+        Report(name + " still has " + client.ToString() + " long after its end");
       }
     }
   }
@@ -199,6 +251,11 @@ void Simulation::Report(const std::string& problem) {
   }
 }
 
+void Simulation::CountLosses(const SimWorker& worker) {
+  result_.preemptions += worker.preemptions();
+  result_.revoked_for_room += worker.revocations();
+}
+
 SimulationResult Simulation::Run() {
   for (size_t i = 0; i < scenario_.workers.size(); ++i) StartWorker(i);
   StartRouters();
@@ -211,9 +268,13 @@ SimulationResult Simulation::Run() {
     if (!ended && !client->ended()) Report(client->ToString() + " never ended");
     if (client->ended()) ++result_.ends[absl::StatusCodeToString(client->end().code())];
     result_.tokens += client->tokens();
+    result_.cached_tokens += client->cached_tokens();
   }
+  for (const auto& [name, worker] : workers_) CountLosses(*worker);
+  for (const auto& worker : dead_) CountLosses(*worker);
+  result_.revoked_for_room -= result_.revocations;
   if (result_.problem.empty()) {
-    world_.RunFor(kForgotten + milliseconds(1));
+    world_.RunFor(Forgotten() + milliseconds(1));
     CheckIdle();
   }
   result_.trace = network_.trace();
@@ -224,6 +285,11 @@ SimulationResult Simulation::Run() {
 std::string ReplayCommand(const Scenario& scenario) {
   return "bazel run //tests/simulation:simulate -- --seed=" + std::to_string(scenario.seed) +
          " --verbose" + (scenario.faults.empty() ? "" : " --faults") +
+         (scenario.standstills.empty() ? "" : " --standstills") +
+         (scenario.shared_prefixes ? " --prefixes" : "") +
+         (scenario.revoke_every > 0 ? " --revocations" : "") +
+         (scenario.small_pools ? " --small-pools" : "") +
+         (scenario.window > 0 ? " --windows" : "") +
          (scenario.workers.front().prefill ? "" : " --unified");
 }
 

@@ -29,6 +29,10 @@ struct SimulationResult {
   uint64_t events = 0;
   std::map<std::string, int> ends;  // how requests ended, by status code
   uint64_t tokens = 0;              // delivered to clients
+  uint64_t cached_tokens = 0;       // of their prompts, not computed
+  uint64_t revocations = 0;         // of reservations, at random (Scenario::revoke_every)
+  uint64_t revoked_for_room = 0;    // the others
+  uint64_t preemptions = 0;         // of sequences
 };
 
 class Simulation {
@@ -48,16 +52,20 @@ class Simulation {
   void PlanRequests();
   void PlanFaults();
   void Hurt(const PlannedFault& fault);
+  void StandStill(const PlannedStandstill& standstill);
   // Whose connections alone break; null: everybody's.
   const SimExecutor* PeerOf(const PlannedFault& fault);
   SimWorker* Find(const std::string& address);
   void AfterEvent();
-  // Two seconds after a request's end nobody may have anything of it.
+  // So long after a request's end nobody may have anything of it.
+  Duration Forgotten() const;
   void CheckForgotten(size_t request);
   void CheckIdle();
   void Damage(std::string& bytes);
+  void RevokeAt(Time when, const SimExecutor& node);
   // The first problem stands.
   void Report(const std::string& problem);
+  void CountLosses(const SimWorker& worker);
   void Carry(const kvtransfer::InProcessNetwork::Wire& wire, Executor& to, std::string& bytes,
              std::function<void()> deliver);
 
@@ -75,6 +83,7 @@ class Simulation {
   std::vector<std::unique_ptr<SimRouter>> routers_;
   std::vector<std::unique_ptr<SimClient>> clients_;
   size_t open_ = 0;  // clients without an end
+  Time revoke_until_{};
 };
 
 // The command that runs this seed again.

@@ -19,6 +19,7 @@ struct Totals {
   std::map<std::string, int> ends;
   uint64_t events = 0;
   uint64_t tokens = 0;
+  uint64_t revocations = 0;
 };
 
 void RunSeeds(uint64_t seeds, const ScenarioOptions& options, Totals& totals) {
@@ -29,6 +30,7 @@ void RunSeeds(uint64_t seeds, const ScenarioOptions& options, Totals& totals) {
     for (const auto& [code, count] : result.ends) totals.ends[code] += count;
     totals.events += result.events;
     totals.tokens += result.tokens;
+    totals.revocations += result.revocations;
   }
 }
 
@@ -41,6 +43,13 @@ TEST(SimulationTest, EverySeedEndsRightAndEveryCellIsSeen) {
   RunSeeds(20, {.prefill_workers = false}, totals);
   RunSeeds(60, {.faults = true}, totals);
   EXPECT_GT(totals.ends["UNAVAILABLE"], 10);
+  RunSeeds(40, {.standstills = true}, totals);
+  EXPECT_EQ(totals.revocations, 0u);
+  // By older sequences in small pools.
+  EXPECT_GT(totals.cells.Of("decode", "Granted", "Revoke"), 10u);
+  RunSeeds(40, {.revocations = true}, totals);
+  EXPECT_GT(totals.revocations, 500u);
+  RunSeeds(10, {.faults = true, .revocations = true}, totals);
   std::printf("%s", totals.cells.ToString(CellTables()).c_str());
   std::printf("%llu events, %llu tokens, ends:", static_cast<unsigned long long>(totals.events),
               static_cast<unsigned long long>(totals.tokens));
@@ -61,8 +70,8 @@ std::string Simulate(const std::string& arguments) {
 }
 
 TEST(SimulationTest, ASeedGivesTheSameTraceInEveryProcess) {
-  for (const char* arguments :
-       {"--seed=3", "--seed=4", "--seed=5 --faults", "--seed=6 --unified"}) {
+  for (const char* arguments : {"--seed=3", "--seed=4", "--seed=5 --faults", "--seed=6 --unified",
+                                "--seed=7 --standstills", "--seed=8 --revocations"}) {
     const std::string first = Simulate(arguments);
     EXPECT_NE(first.find("1 seeds, 0 failed"), std::string::npos) << first;
     EXPECT_NE(first.find("trace"), std::string::npos) << first;
