@@ -206,7 +206,7 @@ class Client:
 
     def generate(self, request, timeout_s=PATIENCE_S):
         """The GenerateResponse; raises Failure."""
-        return self.start(request, timeout_s).result()
+        return self.start(request, timeout_s).result(timeout_s)
 
     def start(self, request, timeout_s=PATIENCE_S):
         """The unary call as it runs: result(), cancel(), done()."""
@@ -321,6 +321,21 @@ class Stream:
 
     def cancel(self):
         self.call.cancel()
+
+
+def spent(usage):
+    """What a request decides of its usage: how much of the prompt was cached depends on those before it."""
+    return usage.prompt_tokens, usage.completion_tokens
+
+
+def decided(answer):
+    """All that a request decides of its GenerateResponse, as bytes: not its name, which workers ran it, how long that
+    took and what they found cached."""
+    kept = pb.GenerateResponse.FromString(answer.SerializeToString())
+    for field in ("request_id", "timings", "workers"):
+        kept.ClearField(field)
+    kept.usage.ClearField("cached_prompt_tokens")
+    return kept.SerializeToString(deterministic=True)
 
 
 def pb_finish(reason):

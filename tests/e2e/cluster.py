@@ -204,6 +204,9 @@ class Cluster:
                 if name.startswith("baton_kv_blocks{")
                 and not name.endswith(('"free"}', '"cached"}'))) == 0,
                      timeout_s, f"{worker['name']} holds no blocks")
+            violations = scrape(worker["metrics"])["baton_kv_self_check_violations_total"]
+            if violations:
+                raise AssertionError(f"{worker['name']} counts {violations} violations of its KV blocks")
 
 
 class Stream:

@@ -20,6 +20,7 @@ import time
 import unittest
 
 from cluster import RUNFILES, Cluster, main, scrape, tiny_model, wait_for
+from mixed_sampling import mixed_fields
 
 SECONDS = 12.0
 SEED = 20240701
@@ -29,7 +30,7 @@ VOCAB = 256  # ids that every tiny model has
 LONGEST_PROMPT = 400  # a step has 64 tokens
 FLAT_FROM_S = 300.0
 SETTLED_S = 120.0
-WINDOW_S = 30.0
+WINDOW = 30  # samples, one a second
 RSS_GROWTH = 1.05
 KILLED_EVERY_S = 0.5
 # Of gRPC, which keeps what they once grew to.
@@ -40,27 +41,11 @@ SOAK_CLIENT = os.path.join(RUNFILES, "tests/load/soak_client")
 def mixed_generation(numbers):
     """A request with any prompt length and any mixture of sampling fields."""
     length = numbers.choice((numbers.randint(1, 40), numbers.randint(41, 130), numbers.randint(131, LONGEST_PROMPT)))
-    fields = {"max_tokens": numbers.randint(1, 80), "ignore_eos": numbers.random() < 0.7}
-    if numbers.random() < 0.6:
-        fields |= {"temperature": numbers.uniform(0.2, 1.5), "seed": numbers.getrandbits(60)}
-    for name, draw in (("top_k", lambda: numbers.randint(1, 100)), ("top_p", lambda: numbers.uniform(0.3, 1)),
-                       ("min_p", lambda: numbers.uniform(0, 0.2)),
-                       ("presence_penalty", lambda: numbers.uniform(-2, 2)),
-                       ("frequency_penalty", lambda: numbers.uniform(-2, 2)),
-                       ("repetition_penalty", lambda: numbers.uniform(0.5, 2)),
-                       ("stop_token_ids", lambda: [numbers.randrange(VOCAB)]),
-                       ("stop_strings", lambda: [numbers.choice("e.\n ")]),
-                       ("include_stop", lambda: True),
-                       ("logit_bias", lambda: {numbers.randrange(VOCAB): numbers.uniform(-20, 20)}),
-                       ("logprobs", lambda: numbers.randint(0, 20)),
-                       ("prompt_logprobs", lambda: numbers.randint(0, 20)),
-                       ("priority", lambda: numbers.randint(-4, 4)),
-                       ("n", lambda: numbers.randint(2, 4)),
+    fields = {"max_tokens": numbers.randint(1, 80), **mixed_fields(numbers, VOCAB)}
+    for name, draw in (("priority", lambda: numbers.randint(-4, 4)), ("n", lambda: numbers.randint(2, 4)),
                        ("tenant", lambda: numbers.choice("abc"))):
         if numbers.random() < 0.25:
             fields[name] = draw()
-    # A greedy answer must not depend on the seed that the router draws, but names it.
-    fields.setdefault("seed", 1)
     return api.generation([numbers.randrange(VOCAB) for _ in range(length)], **fields)
 
 
@@ -114,6 +99,8 @@ class Watch(Background):
     def __init__(self, cluster):
         super().__init__()
         self.pids = {entry["name"]: entry["pid"] for entry in cluster.info["workers"] + cluster.info["routers"]}
+        self.workers = cluster.info["workers"]
+        self.given_up = {}  # after SETTLED_S, by worker: cached blocks that made room
         self.samples = []  # (seconds, {name: process_state})
         self.began = time.monotonic()
 
@@ -122,11 +109,17 @@ class Watch(Background):
 
     def _run(self):
         while not self.stopped.wait(1):
-            self.samples.append((time.monotonic() - self.began, self.now()))
+            seconds = time.monotonic() - self.began
+            self.samples.append((seconds, self.now()))
+            if seconds >= SETTLED_S and not self.given_up:
+                self.given_up = {worker["name"]: scrape(worker["metrics"])["baton_prefix_cache_evictions_total"]
+                                 for worker in self.workers}
 
-    def rss_between(self, begin, end):
-        """{name: median KiB}."""
-        chosen = [state for at, state in self.samples if begin <= at <= end]
+    def rss(self, begin=None):
+        """{name: median KiB} of WINDOW samples from so many seconds on, or of the last ones. Not of so much time: a
+        machine may stand still."""
+        states = [state for at, state in self.samples if begin is None or at >= begin]
+        chosen = states[-WINDOW:] if begin is None else states[:WINDOW]
         return {name: statistics.median(state[name]["rss_kib"] for state in chosen) for name in self.pids}
 
 
@@ -202,9 +195,10 @@ class Soak(unittest.TestCase):
             raise AssertionError(f"{error}: {more()}") from None
 
     def assert_flat(self, watch, seconds):
-        settled = watch.rss_between(SETTLED_S, SETTLED_S + WINDOW_S)
-        last = watch.rss_between(seconds - WINDOW_S, seconds)
-        minutes = [watch.rss_between(at, at + WINDOW_S) for at in range(0, int(seconds - WINDOW_S), 60)]
+        # Every pool was full before the first window, so that no block of it is written for the first time later.
+        self.assertGreater(min(watch.given_up.values()), 0, watch.given_up)
+        settled, last = watch.rss(SETTLED_S), watch.rss()
+        minutes = [watch.rss(at) for at in range(0, int(seconds - WINDOW), 60)]
         for name, before in settled.items():
             print(f"{name}: {before:.0f} KiB after {SETTLED_S:.0f} s, {last[name]:.0f} KiB at the end; by the minute",
                   *(f"{minute[name]:.0f}" for minute in minutes), flush=True)

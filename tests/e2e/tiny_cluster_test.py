@@ -108,7 +108,7 @@ class SplitCluster(unittest.TestCase):
         self.assertEqual(answer["workers"], {"prefill": "prefill-0", "decode": "decode-0"})
         self.assertEqual(answer["finish_reason"], "length")
         self.assertEqual(answer["usage"], {"prompt_tokens": len(answer["prompt_token_ids"]),
-                                           "completion_tokens": 6})
+                                           "completion_tokens": 6, "cached_prompt_tokens": 0})
         t = answer["timings"]
         self.assertAlmostEqual(t["time_to_first_token"],
                                t["queue"] + t["route"] + t["reserve_wait"] + t["prefill"], 6)
@@ -352,10 +352,14 @@ class StoppedCluster(unittest.TestCase):
             cluster.generate("--prompt-tokens", ",".join(["7"] * 50), "--max-tokens", "10")
 
     def test_a_full_queue_refuses_and_the_rest_is_served(self):
-        with self.cluster("--backend", "reference", "--max-queue", "2", "--prompt-window",
-                          "1") as cluster:
+        with self.cluster("--backend", "reference", "--max-queue", "2", "--prompt-window", "1",
+                          "--worker-silence-ms", "60000") as cluster:
+            # However long it takes to start the clients.
+            cluster.signal("prefill", signal.SIGSTOP)
             streams = [cluster.start("--prompt-tokens", ",".join(["7"] * 200), "--max-tokens",
                                      "2", "--ignore-eos") for _ in range(8)]
+            wait_for(lambda: any(s.process.poll() is not None for s in streams), what="a refusal")
+            cluster.signal("prefill", signal.SIGCONT)
             codes = [stream.wait() for stream in streams]
             full = [s for s in streams if b"RESOURCE_EXHAUSTED QUEUE_FULL" in s.errors]
             self.assertGreater(len(full), 0)

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/check.h"
+#include "common/test_metrics.h"
 #include "common/time.h"
 #include "model/tiny_model.h"
 #include "model/tiny_vocab.h"
@@ -94,6 +95,15 @@ Case MakeCase(uint32_t length, Sampling sampling, std::mt19937_64& random) {
   return c;
 }
 
+DecoderState PrefixOf(const Case& c, uint32_t length) {
+  DecoderState state;
+  state.prompt.assign(c.state.prompt.begin(), c.state.prompt.begin() + length);
+  state.stop.max_tokens = 1;
+  state.choices.resize(1);
+  state.cache_namespace = c.state.cache_namespace;
+  return state;
+}
+
 std::vector<uint32_t> LengthsAroundBlocks(int max_blocks) {
   std::vector<uint32_t> lengths;
   for (int blocks = 0; blocks <= max_blocks; ++blocks) {
@@ -130,6 +140,9 @@ TinyCluster::TinyCluster(TinyModel& tiny, Topology topology, uint32_t step_token
   options.real_model = tiny.ForRig(step_tokens);
   decode_ = std::make_unique<RigWorker>(world_, network_, sinks_, options);
   to_decode_ = std::make_unique<RigSession>(world_, *decode_);
+  to_decode_->on_event = [this](const v1::WorkerEvent& event) {
+    if (event.has_lost()) OnLost(AttemptOf(event));
+  };
   if (topology == Topology::kSplit) {
     options.number = 1;
     options.role = v1::ROLE_PREFILL;
@@ -137,10 +150,25 @@ TinyCluster::TinyCluster(TinyModel& tiny, Topology topology, uint32_t step_token
     prefill_ = std::make_unique<RigWorker>(world_, network_, sinks_, options);
     to_prefill_ = std::make_unique<RigSession>(world_, *prefill_);
     to_prefill_->on_event = [this](const v1::WorkerEvent& event) {
-      if (event.has_started()) to_decode_->Attach(AttemptOf(event));
+      if (event.has_started()) OnStarted(AttemptOf(event));
     };
   }
   world_.RunFor(std::chrono::milliseconds(1));
+}
+
+void TinyCluster::OnStarted(const AttemptId& attempt) {
+  to_decode_->Attach(attempt);
+  if (revoke_after_.has_value() && attempt.attempt == 1) RevokeAfter(attempt, *revoke_after_);
+}
+
+void TinyCluster::RevokeAfter(const AttemptId& attempt, int turns) {
+  if (turns == 0) return static_cast<void>(decode_->decode->Revoke(attempt));
+  decode_->executor.Post([this, attempt, turns] { RevokeAfter(attempt, turns - 1); });
+}
+
+absl::Status TinyCluster::Submit(const Case& c) {
+  if (to_prefill_ == nullptr || c.at_decode) return to_decode_->Submit(c.state);
+  return to_prefill_->Submit(c.state, {decode_->AsSink()});
 }
 
 void TinyCluster::Run(std::vector<Case>& cases) {
@@ -148,19 +176,76 @@ void TinyCluster::Run(std::vector<Case>& cases) {
   if (to_prefill_) to_prefill_->messages.clear();
   for (Case& c : cases) {
     c.state.attempt = RigAttempt(++last_request_);
-    const absl::Status status = to_prefill_ ? to_prefill_->Submit(c.state, {decode_->AsSink()})
-                                            : to_decode_->Submit(c.state);
+    const absl::Status status = Submit(c);
     ASSERT_TRUE(status.ok()) << c.name() << ": " << status;
   }
+  running_ = &cases;
+  RunUntilIdle();
+  running_ = nullptr;
+}
+
+void TinyCluster::OnLost(const AttemptId& attempt) {
+  if (running_ == nullptr) return;
+  for (Case& c : *running_) {
+    if (c.state.attempt != attempt) continue;
+    ++c.state.attempt.attempt;
+    const absl::Status status = Submit(c);
+    EXPECT_TRUE(status.ok()) << c.name() << ": " << status;
+  }
+}
+
+void TinyCluster::RunUntilIdle() {
   const Time limit = world_.now() + std::chrono::seconds(30);
   ASSERT_TRUE(world_.RunUntilTrue([this] { return Idle(); }, limit)) << "not idle";
   world_.RunFor(std::chrono::milliseconds(1));  // what was said last arrives
+}
+
+void TinyCluster::RunAtSink(DecoderState state) {
+  state.attempt = RigAttempt(++last_request_);
+  const absl::Status status = to_decode_->Submit(state);
+  ASSERT_TRUE(status.ok()) << status;
+  RunUntilIdle();
+}
+
+void TinyCluster::RunAtSource(DecoderState state) {
+  state.attempt = RigAttempt(++last_request_);
+  state.stop.max_tokens = 1;
+  const absl::Status status = to_prefill_->Submit(state, {decode_->AsSink()});
+  ASSERT_TRUE(status.ok()) << status;
+  RunUntilIdle();
+}
+
+Found TinyCluster::FoundOf(const Case& c) const {
+  Found found;
+  const RigSession& first = to_prefill_ ? *to_prefill_ : *to_decode_;
+  for (const v1::WorkerEvent& event : first.EventsOf(c.state.attempt)) {
+    if (event.has_cached_prompt()) found.not_computed = event.cached_prompt().tokens();
+    if (!event.has_handed_off()) continue;
+    found.not_shipped = static_cast<uint32_t>(c.state.prompt.size()) - event.handed_off().tokens();
+  }
+  return found;
 }
 
 Answers TinyCluster::AnswersOf(const Case& c) const {
   Answers answers(c.n());
   for (const v1::WorkerEvent& event : to_decode_->EventsOf(c.state.attempt)) answers.Add(event);
   return answers;
+}
+
+std::vector<std::vector<AttemptId>> TinyCluster::DecodeSteps() const {
+  std::vector<std::vector<AttemptId>> steps;
+  for (const v1::SessionResponse& message : to_decode_->messages) {
+    std::vector<AttemptId> tokens;
+    for (const v1::WorkerEvent& event : message.events()) {
+      if (event.has_token()) tokens.push_back(AttemptOf(event));
+    }
+    if (!tokens.empty()) steps.push_back(std::move(tokens));
+  }
+  return steps;
+}
+
+uint64_t TinyCluster::CountOf(std::string_view metric) const {
+  return static_cast<uint64_t>(MetricValue(decode_->metrics, metric));
 }
 
 void TinyCluster::ExpectCrossed(const Case& c) const {

@@ -235,11 +235,14 @@ class FaultCluster:
         self.pids[name] = worker.pid
 
     def gold(self, request):
-        """Token ids of the same request run alone on a decode worker."""
-        key = request.SerializeToString(deterministic=True)
+        """Token ids of the same request run alone on a decode worker, from no cache and leaving nothing in one."""
+        alone = type(request)()
+        alone.CopyFrom(request)
+        alone.bypass_cache = True
+        key = alone.SerializeToString(deterministic=True)
         if key not in self.goldens:
             self.goldens[key] = [list(choice.token_ids)
-                                 for choice in self.gold_client.generate(request).choices]
+                                 for choice in self.gold_client.generate(alone).choices]
         return self.goldens[key]
 
     def transfer_bytes(self, request, name="decode-0"):
@@ -250,6 +253,10 @@ class FaultCluster:
 
     def held(self, name):
         return blocks_held(self.workers[name].metrics())
+
+    def inflight(self, name):
+        """Live requests of the first router at this worker."""
+        return self.routers["router-0"].metrics().get(f'baton_router_inflight{{worker="{name}"}}', 0)
 
     def why_not_quiet(self):
         """Everything that a cluster without requests does not have."""
@@ -262,7 +269,8 @@ class FaultCluster:
             if held:
                 found.append(f"{process.name} holds {held} blocks")
             for name in ("baton_requests_running", "baton_requests_waiting", "baton_transfers_in_flight",
-                         "baton_router_inflight", "baton_router_queue_tokens"):
+                         "baton_router_inflight", "baton_router_queue_tokens",
+                         "baton_kv_self_check_violations_total"):
                 value = gauge(metrics, name)
                 if value:
                     found.append(f"{process.name} {name} {value}")

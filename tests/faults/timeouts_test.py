@@ -9,7 +9,7 @@ from cluster import main
 
 def asked(salt):
     ids = [3 + (31 * i + 7 * salt) % 200 for i in range(200)]
-    return api.generation(ids, max_tokens=6, ignore_eos=True)
+    return api.generation(ids, max_tokens=6, ignore_eos=True, bypass_cache=True)
 
 
 class Timeouts(FaultTest):

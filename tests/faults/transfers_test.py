@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Faults on the links between prefill and decode worker, and of either in the middle of a transfer."""
 import contextlib
+import math
 import random
 import signal
 import time
 
-from fault_cluster import FaultCluster, FaultTest, api, limit, rounds, wait_for
+from fault_cluster import FaultCluster, FaultTest, api, blocks_held, limit, rounds, wait_for
 from cluster import main
 
 SLOW_MODEL = {"layers": 16, "context": 4096}
@@ -17,7 +18,8 @@ def tokens(count, salt=0):
 
 
 def asked(prompt_tokens, max_tokens=8, salt=0, **fields):
-    return api.generation(tokens(prompt_tokens, salt), max_tokens=max_tokens, ignore_eos=True, **fields)
+    """Bypasses caches: every repetition ships the whole prompt."""
+    return api.generation(tokens(prompt_tokens, salt), max_tokens=max_tokens, ignore_eos=True, **{"bypass_cache": True, **fields})
 
 
 class Links(FaultTest):
@@ -245,16 +247,30 @@ class Slow(FaultTest):
 
     def test_cancelled_between_transfer_and_batch_pd07(self):
         cluster = self.slow(decode_flags=("--max-running", "1"))
+
+        def generated():
+            return cluster.workers["decode-0"].metrics()["baton_generation_tokens_total"]
+
+        before_it = generated()
         long = cluster.direct.stream(asked(16, max_tokens=3000))
         long.read_tokens(2)
-        held = cluster.held("decode-0")
+
+        def of_the_long_one():
+            """It alone decodes, so the tokens are its own. Perhaps one more, for its growth."""
+            return math.ceil((16 + generated() - before_it) / 16)
+
+        def beside_it():
+            """Blocks, at least and at most: it grows while they are counted."""
+            before, held = of_the_long_one(), cluster.held("decode-0")
+            return held - of_the_long_one(), held - before
+
         for index in range(rounds(10, 100)):
             handed_over = cluster.workers["prefill-0"].metrics()["baton_handoff_seconds_count"]
             with cluster.direct.stream(asked(40, salt=index)):
                 wait_for(lambda: cluster.workers["prefill-0"].metrics()["baton_handoff_seconds_count"]
                          > handed_over, what="the handoff")
-                self.assertGreater(cluster.held("decode-0"), held)
-            wait_for(lambda: cluster.held("decode-0") == held, limit(2), "the blocks of the cancelled are back")
+                self.assertGreaterEqual(beside_it()[1], 3)
+            wait_for(lambda: beside_it()[0] <= 1, limit(2), "the blocks of the cancelled are back")
         long.cancel()
         self.quiet(5)
         self.alive()
@@ -289,7 +305,9 @@ class Slow(FaultTest):
             killed = time.monotonic()
             self.end1(stream)
             self.assertLess(time.monotonic() - killed, limit(2))
-            self.assertEqual((stream.failure.code, stream.failure.reason), ("UNAVAILABLE", "WORKER_LOST"))
+            self.assertEqual(stream.failure.code, "UNAVAILABLE")
+            # One whose grant was still on its way to the prefill worker had not begun: it looks for another.
+            self.assertIn(stream.failure.reason, ("WORKER_LOST", "NO_WORKER") if before_first_token else ("WORKER_LOST",))
             self.assertEqual(bool(stream.ids), not before_first_token)
             self.fails(("UNAVAILABLE",), lambda: cluster.direct.generate(asked(20)))
             wait_for(lambda: cluster.held("prefill-0") == 0, limit(5), "the source is rid of it")

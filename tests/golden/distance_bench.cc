@@ -28,14 +28,11 @@ constexpr uint32_t kChunk = 64;
 constexpr uint32_t kPositions = 2048;
 
 absl::StatusOr<std::unique_ptr<ModelHarness>> Harness(const std::string& backend) {
-  ModelHarness::Options options;
-  options.load.path = absl::GetFlag(FLAGS_model);
-  options.load.backend = backend;
-  options.load.threads = absl::GetFlag(FLAGS_threads);
-  options.load.context = kPositions;
-  options.max_rows = kChunk;
-  options.positions = kPositions;
-  return ModelHarness::Create(options);
+  return ModelHarness::CreateForOneSequence({.path = absl::GetFlag(FLAGS_model),
+                                             .backend = backend,
+                                             .threads = absl::GetFlag(FLAGS_threads),
+                                             .context = kPositions},
+                                            kChunk);
 }
 
 absl::Status Run() {

@@ -30,15 +30,12 @@ constexpr double kMaxInt8PerplexityError = 0.01;
 
 std::unique_ptr<ModelHarness> Harness(const std::string& backend,
                                       const std::string& kv_type = "auto") {
-  ModelHarness::Options options;
-  options.load.path = ModelPath();
-  options.load.backend = backend;
-  options.load.kv_type = kv_type;
-  options.load.threads = 2;
-  options.load.context = kPositions;
-  options.max_rows = kChunk;
-  options.positions = kPositions;
-  auto harness = ModelHarness::Create(options);
+  auto harness = ModelHarness::CreateForOneSequence({.path = ModelPath(),
+                                                     .backend = backend,
+                                                     .kv_type = kv_type,
+                                                     .threads = 2,
+                                                     .context = kPositions},
+                                                    kChunk);
   EXPECT_TRUE(harness.ok()) << harness.status();
   return harness.ok() ? *std::move(harness) : nullptr;
 }

@@ -21,13 +21,8 @@ constexpr size_t kEverydayCases = 8;
 constexpr uint32_t kChunk = 128;
 
 std::unique_ptr<ModelHarness> Reference() {
-  ModelHarness::Options options;
-  options.load.path = ModelPath();
-  options.load.backend = "reference";
-  options.load.threads = 2;
-  options.load.context = 2048;
-  options.max_rows = kChunk;
-  auto harness = ModelHarness::Create(options);
+  auto harness = ModelHarness::CreateForOneSequence(
+      {.path = ModelPath(), .backend = "reference", .threads = 2, .context = 2048}, kChunk);
   EXPECT_TRUE(harness.ok()) << harness.status();
   return harness.ok() ? *std::move(harness) : nullptr;
 }

@@ -121,8 +121,9 @@ class Call : public grpc::ClientReadReactor<v1::GenerateStreamResponse> {
     }
     AddDetails(status, line);
     std::printf("%s\n", line.dump().c_str());
-    in_flight_.Remove();
-    delete this;
+    InFlight& in_flight = in_flight_;
+    delete this;  // before it is said: the program may end when nothing is in flight
+    in_flight.Remove();
   }
 
  private:

@@ -199,8 +199,10 @@ class Call : public grpc::ClientReadReactor<v1::GenerateStreamResponse>,
   void OnDone(const grpc::Status& status) override {
     uint64_t Counts::*const field = Judge(status);
     if (field == &Counts::different || field == &Counts::failed) Complain(status);
-    ledger_.Ended(field, answer_.tokens());
-    self_.reset();
+    const int tokens = answer_.tokens();
+    Ledger& ledger = ledger_;
+    self_.reset();  // this object is gone, most often: the program may end when nobody runs
+    ledger.Ended(field, tokens);
   }
 
  private:

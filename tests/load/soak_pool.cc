@@ -26,11 +26,13 @@ bool ReadMessage(std::ifstream& file, google::protobuf::Message& message) {
   return file.read(text.data(), length) && message.ParseFromString(text);
 }
 
-// Which workers ran it, how long that took and its name differ from one run to the next.
+// Which workers ran it, how long that took, what they found cached and its name differ from one run
+// to the next.
 v1::GenerateResponse Comparable(v1::GenerateResponse answer) {
   answer.clear_request_id();
   answer.clear_timings();
   answer.clear_workers();
+  answer.mutable_usage()->clear_cached_prompt_tokens();
   return answer;
 }
 
@@ -73,6 +75,7 @@ void Answer::Add(v1::GenerateStreamResponse part) {
     ChoiceAt(part.choice_end().choice()).set_finish_reason(part.choice_end().finish_reason());
   } else {
     got_.mutable_usage()->Swap(part.mutable_completed()->mutable_usage());
+    got_.mutable_usage()->clear_cached_prompt_tokens();
   }
 }
 
