@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -26,6 +27,7 @@
 #include "sampling/token_request.h"
 
 ABSL_FLAG(std::string, model, "", "GGUF file");
+ABSL_FLAG(std::string, backend, "cpu", "cpu or cpu-TIER");
 ABSL_FLAG(uint32_t, threads, 2, "threads");
 ABSL_FLAG(uint32_t, rounds, 5, "how often each is measured");
 ABSL_FLAG(bool, claims, false, "attention beside what it replaces, and nothing else");
@@ -45,6 +47,14 @@ struct Shape {
   uint32_t rows;     // of each
   uint32_t context;  // of each, before these rows
 };
+
+// The tier of the backend that --backend names, which has been created: so there is one.
+const kernels::cpu::Tier& TierOfBackend() {
+  constexpr size_t kPrefix = std::string_view("cpu-").size();
+  const std::string backend = absl::GetFlag(FLAGS_backend);
+  if (backend.size() <= kPrefix) return kernels::cpu::BestTier();
+  return *kernels::cpu::FindTier(backend.substr(kPrefix))->tier;
+}
 
 class Operations {
  public:
@@ -103,6 +113,7 @@ absl::StatusOr<std::unique_ptr<Operations>> Operations::Create(uint32_t threads,
                                                                uint32_t positions) {
   model::LoadOptions options;
   options.path = absl::GetFlag(FLAGS_model);
+  options.backend = absl::GetFlag(FLAGS_backend);
   options.threads = threads;
   BATON_ASSIGN_OR_RETURN(model::LoadedModel model, model::Load(options));
   kv::KvArena::Options arena_options;
@@ -207,7 +218,7 @@ void Operations::PrintMaterialised(uint32_t rows) {
     const std::vector<double> values = backend_.Read(*qkv_, row);
     std::copy_n(values.begin(), width, queries.begin() + static_cast<ptrdiff_t>(row * width));
   }
-  MaterialisedAttention materialised(heads_, arena_->view(), kernels::cpu::BestTier(), rows);
+  MaterialisedAttention materialised(heads_, arena_->view(), TierOfBackend(), rows);
   std::vector<double> flash_seconds, materialised_seconds;
   for (uint32_t round = 0; round <= absl::GetFlag(FLAGS_rounds); ++round) {
     const double flash = SecondsPerCall(ThreadSeconds, [&] {

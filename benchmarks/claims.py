@@ -41,16 +41,16 @@ def throughput(request, answer):
     return sum(one["max_tokens"] for one in request["sequences"]) / answer["steps"][-1][0]
 
 
-def latency(request, answer):
-    """The median time from a request's arrival to its last token."""
-    return statistics.median(last - one["arrival"]
-                             for one, (_, last) in zip(request["sequences"], answer["sequences"]))
+def latency(request, answer, token):
+    """The median time from a request's arrival to its first token (0) or its last (1)."""
+    return statistics.median(times[token] - one["arrival"]
+                             for one, times in zip(request["sequences"], answer["sequences"]))
 
 
 class Batching:
     """Sequences that join and leave at every step, against batches that form when the one before has ended."""
 
-    names = ("claim_batching_throughput", "claim_batching_latency")
+    names = ("claim_batching_throughput", "claim_batching_first_token", "claim_batching_latency")
     PEER = "request-level batching"
 
     def run(self, run):
@@ -66,10 +66,14 @@ class Batching:
         for turn in range(run.rounds):
             for make, into in ((iteration_level, fast), (request_level, slow)):
                 request = make(requests(turn, rate))
-                into.append(latency(request, bench.run(request)))
-        return [figures.pair_row(self.names[0], ours, "tokens/s", self.PEER, theirs),
-                figures.pair_row(self.names[1], fast, "s", self.PEER, slow, larger_is_better=False)
-                | {"requests_per_s": rate}]
+                answer = bench.run(request)
+                into.append([latency(request, answer, token) for token in (0, 1)])
+        rows = [figures.pair_row(self.names[0], ours, "tokens/s", self.PEER, theirs)]
+        for token in (0, 1):
+            rows.append(figures.pair_row(self.names[1 + token], [one[token] for one in fast], "s", self.PEER,
+                                         [one[token] for one in slow], larger_is_better=False)
+                        | {"requests_per_s": rate})
+        return rows
 
 
 class Sharing:
@@ -94,7 +98,7 @@ class Sharing:
 
 
 class Reservation:
-    """Blocks that are taken for what a sequence may need, against one contiguous piece of memory."""
+    """Blocks that are taken as sequences grow, against one contiguous piece of memory."""
 
     names = ("claim_paged_sequences", "claim_paged_memory_used")
 
@@ -104,7 +108,7 @@ class Reservation:
         paged = next(row for row in rows if row["policy"] == "paged")
         measured = []
         for row in rows:
-            if row is paged:
+            if row is paged or row["policy"] == "contiguous_known_length":  # nobody knows it
                 continue
             for name, key, unit in zip(self.names, ("running", "used"), ("sequences that fit", "share of KV memory")):
                 measured.append(figures.pair_row(f"{name}_vs_{row['policy']}", [paged[key]], unit,
@@ -136,8 +140,7 @@ class Quantisation:
     def _rates(self, run, formats):
         """By format, in turns."""
         with contextlib.ExitStack() as stack:
-            benches = {name: stack.enter_context(step_bench.StepBench(run.model(name), run.threads, "--positions=1024"))
-                       for name in formats}
+            benches = {name: stack.enter_context(run.new_step_bench(name, "--positions=1024")) for name in formats}
             for bench in benches.values():
                 bench.run(self.DECODE.request())
             rates = {name: [] for name in formats}
@@ -149,8 +152,8 @@ class Quantisation:
     def _perplexity(self, run, name):
         """Of the shorter text."""
         oracles = os.path.join(os.environ.get("BATON_SHARED", ""), "oracles/models")
-        rows = serving.program_rows(["bin/exactness", f"--model={run.model(name)}", f"--oracles={oracles}",
-                                     f"--threads={run.threads}", "--figures=perplexity"])
+        rows = run.program_rows("bin/exactness", f"--model={run.model(name)}", f"--oracles={oracles}",
+                                f"--threads={run.threads}", "--figures=perplexity")
         return min((row for row in rows if row["window"] == self.WINDOW), key=lambda row: len(row["tokens"]))["value"]
 
 

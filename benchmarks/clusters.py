@@ -17,10 +17,12 @@ class Cluster:
         self.folder = tempfile.TemporaryDirectory()
         self.ready = os.path.join(self.folder.name, "ready")
         self.command = ["bin/baton", "up", "--model", model, "--port", "0", "--ready-file", self.ready, *flags]
+        if "--prefix-cache" not in flags:
+            self.command += ["--prefix-cache", "off"]  # most suites send the same prompts again and again
 
     def __enter__(self):
         with open(os.path.join(self.folder.name, "log"), "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = processes.start(self.command, stdout=log, stderr=log)
         try:
             processes.wait_until(lambda: os.path.exists(self.ready), self.process, "baton up")
         except processes.Failed as failed:
@@ -55,21 +57,29 @@ class Cluster:
             raise processes.Failed(f"baton generate exited with {done.returncode}: {done.stderr[-500:]}")
         return json.loads(done.stdout)
 
-    def metric(self, name):
-        """Of the router, without labels; 0 while it has not moved."""
-        with urllib.request.urlopen(f"http://{self.info['routers'][0]['metrics']}/metrics", timeout=10) as response:
-            found = re.search(rf"^{name} (\S+)$", response.read().decode(), re.MULTILINE)
-        return float(found.group(1)) if found else 0.0
+    def metric(self, name, servers="routers"):
+        """Of the first of these, without labels; 0 while it has not moved."""
+        return _metric(self.info[servers][0], name)
+
+    def metric_sum(self, name, servers):
+        """Of all of these."""
+        return sum(_metric(server, name) for server in self.info[servers])
+
+
+def _metric(server, name):
+    with urllib.request.urlopen(f"http://{server['metrics']}/metrics", timeout=10) as response:
+        found = re.search(rf"^{name} (\S+)$", response.read().decode(), re.MULTILINE)
+    return float(found.group(1)) if found else 0.0
 
 
 class Streams:
     """Requests that run from now on, all at once, none after them."""
 
     def __init__(self, target, requests, prompt_tokens, max_tokens):
-        self.process = subprocess.Popen(
+        self.process = processes.start(
             ["bin/load-client", "--target", target, "--concurrency", str(requests), "--requests", str(requests),
              "--prompt_tokens", str(prompt_tokens), "--max_tokens", str(max_tokens), "--token_times"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            stdout=subprocess.PIPE, text=True)
 
     def answers(self):
         """Waits for all; each has `sent_at` and `token_times`."""

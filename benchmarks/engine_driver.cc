@@ -71,6 +71,7 @@ struct EngineDriver::Current {
   size_t running = 0;   // in the engine
   size_t left;          // that have not ended
   absl::Status status;
+  bool is_done = false;
   std::promise<void> done;
 };
 
@@ -191,7 +192,7 @@ void EngineDriver::Fail(absl::Status status) {
   run.arrivals.clear();
   run.waiting.clear();
   run.left = run.running;
-  if (run.left == 0) run.done.set_value();
+  if (run.left == 0) Done();
 }
 
 absl::Status EngineDriver::Add(size_t index) {
@@ -253,10 +254,15 @@ void EngineDriver::Ended() {
   --current_->left;
 }
 
+// A failure may have ended the run before the last step that was under way does.
+void EngineDriver::Done() {
+  if (!std::exchange(current_->is_done, true)) current_->done.set_value();
+}
+
 void EngineDriver::OnStepEnd() {
   Current& run = *current_;
   run.timeline.steps.push_back({run.Seconds(loop_), std::exchange(run.tokens, 0)});
-  if (run.left == 0) return run.done.set_value();
+  if (run.left == 0) return Done();
   Admit();
 }
 

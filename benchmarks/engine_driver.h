@@ -92,6 +92,7 @@ class EngineDriver : private engine::Engine::Listener {
   absl::Status Add(size_t index);
   void Fail(absl::Status status);
   void Ended();
+  void Done();
   void AddWork(const std::vector<BenchSequence>& sequences, Timeline& timeline) const;
 
   void OnLayerReady(engine::SequenceId, uint32_t, uint32_t) override {}

@@ -103,6 +103,14 @@ TEST_F(EngineDriverTest, WhatDoesNotFitIsAnErrorAndTheNextRunGoesOn) {
   EXPECT_FALSE(driver_->Run({{.prompt = 0}}, {.step_tokens = 64}).ok());
   EXPECT_FALSE(driver_->Run({{.prompt = 40}}, {.step_tokens = 257}).ok());
   EXPECT_FALSE(driver_->Run({{.prompt = 40}}, {.step_tokens = 0}).ok());
+  EXPECT_FALSE(
+      driver_
+          ->Run({{.max_tokens = 9}, {.prompt = kPositions, .arrival = 0.001}}, {.step_tokens = 64})
+          .ok());
+  EXPECT_FALSE(
+      driver_
+          ->Run({{.max_tokens = 1}, {.prompt = kPositions, .arrival = 0.05}}, {.step_tokens = 64})
+          .ok());
   EXPECT_EQ(Run({{.prompt = 40}}, 64).steps.size(), 1u);
 }
 

@@ -6,7 +6,6 @@ import os
 
 import figures
 import llama_cpp
-import serving
 from step_rows import NO_PEER
 
 KL_BOUND = 1 / 1.05
@@ -83,8 +82,8 @@ class Exactness:
     def run(self, run):
         oracles = os.path.join(os.environ.get("BATON_SHARED", ""), "oracles/models")
         measured = {"tier": [], "kl": [], "perplexity": []}
-        for row in serving.program_rows(["bin/exactness", f"--model={run.model('q4_1')}", f"--oracles={oracles}",
-                                         f"--threads={run.threads}"]):
+        for row in run.program_rows("bin/exactness", f"--model={run.model('q4_1')}", f"--oracles={oracles}",
+                                    f"--threads={run.threads}"):
             measured[row["figure"]].append(row)
         return [tier_row(measured["tier"]), *self._beside_peer(run, oracles, measured)]
 

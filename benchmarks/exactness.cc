@@ -19,6 +19,7 @@
 
 ABSL_FLAG(std::string, model, "", "GGUF file");
 ABSL_FLAG(std::string, oracles, "", "folder with the published numbers of that file");
+ABSL_FLAG(std::string, backend, "cpu", "cpu or cpu-TIER, for kl and perplexity");
 ABSL_FLAG(uint32_t, threads, 2, "threads");
 ABSL_FLAG(std::vector<std::string>, figures, (std::vector<std::string>{"tier", "kl", "perplexity"}),
           "which of these");
@@ -36,14 +37,11 @@ constexpr uint32_t kTierPrompt = 96;
 constexpr uint32_t kTierSteps = 8;
 
 absl::StatusOr<std::unique_ptr<ModelHarness>> Harness(const std::string& backend) {
-  ModelHarness::Options options;
-  options.load.path = absl::GetFlag(FLAGS_model);
-  options.load.backend = backend;
-  options.load.threads = absl::GetFlag(FLAGS_threads);
-  options.load.context = kPositions;
-  options.max_rows = kChunk;
-  options.positions = kPositions;
-  return ModelHarness::Create(options);
+  return ModelHarness::CreateForOneSequence({.path = absl::GetFlag(FLAGS_model),
+                                             .backend = backend,
+                                             .threads = absl::GetFlag(FLAGS_threads),
+                                             .context = kPositions},
+                                            kChunk);
 }
 
 void Print(const json& row) { std::cout << row.dump() << std::endl; }
@@ -113,7 +111,7 @@ absl::Status PrintPerplexity(const std::string& oracles, ModelHarness& cpu) {
 
 absl::Status RunAll() {
   const std::string oracles = absl::GetFlag(FLAGS_oracles);
-  BATON_ASSIGN_OR_RETURN(const auto cpu, Harness("cpu"));
+  BATON_ASSIGN_OR_RETURN(const auto cpu, Harness(absl::GetFlag(FLAGS_backend)));
   for (const std::string& figure : absl::GetFlag(FLAGS_figures)) {
     if (figure == "tier") {
       BATON_RETURN_IF_ERROR(PrintTiers());

@@ -9,6 +9,10 @@ INSTRUCTIONS = {
     "F16": ("fma", "fma_512"), "BF16": ("fma", "fma_512"), "F32": ("fma", "fma_512"),
     "attention": ("fma", "fma_512"),
 }
+# Of those, what each backend's tier has; the others have all that the machine has. The scalar tier has none.
+TIER_LACKS = {"cpu-avx2": ("dpbusd", "dpwssd", "dpbusd_512", "dpwssd_512", "fma_512"),
+              "cpu-avxvnni": ("dpbusd_512", "dpwssd_512", "fma_512"),
+              "cpu-scalar": sorted({one for names in INSTRUCTIONS.values() for one in names})}
 COMPUTE_SHARE = 0.5    # of the multiply-add rate: a row passes
 BANDWIDTH_SHARE = 0.8  # of the read bandwidth: a row passes
 
@@ -31,6 +35,12 @@ def pair_row(name, ours, unit, peer=None, theirs=(), larger_is_better=True):
         row |= {"peer": peer, "peer_value": statistics.median(theirs), "ratio": statistics.median(ratios),
                 "ratio_min": min(ratios), "ratio_max": max(ratios)}
     return row
+
+
+def ceilings_of(backend, ceilings):
+    """Without those of instructions that this backend's tier does not have."""
+    lacks = {f"{name}_{threads}" for name in TIER_LACKS.get(backend, ()) for threads in ("1_thread", "all_threads")}
+    return {name: value for name, value in ceilings.items() if name not in lacks}
 
 
 def rate_of(kind, ceilings):

@@ -35,6 +35,12 @@ class Shares(unittest.TestCase):
         slow = {k: v for k, v in CEILINGS.items() if not k.startswith("dpbusd")}
         self.assertEqual(figures.rate_of("Q4_0", slow), 200)
 
+    def test_a_tier_is_measured_by_its_own_instructions(self):
+        self.assertEqual(figures.rate_of("Q4_0", figures.ceilings_of("cpu-avx2", CEILINGS)), 200)
+        self.assertEqual(figures.rate_of("Q4_0", figures.ceilings_of("cpu-avx512", CEILINGS)), 400)
+        self.assertIsNone(figures.rate_of("F16", figures.ceilings_of("cpu-scalar", CEILINGS)))
+        self.assertEqual(figures.ceilings_of("cpu", CEILINGS), CEILINGS)
+
     def test_an_unknown_ceiling_gives_no_share(self):
         self.assertIsNone(figures.compute_share({"IQ1": 1}, 1, CEILINGS))
         self.assertIsNone(figures.compute_share({"Q4_1": 1}, 1, {}))

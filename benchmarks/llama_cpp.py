@@ -2,6 +2,7 @@
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import time
 import processes
 
 FLASH_ATTENTION = ("on", "off")
+# With -kvu all slots share one buffer of keys and values.
+SERVER_SETTINGS = (("-fa", "on"), ("-fa", "off"), ("-fa", "on", "-kvu"))
 MICRO_BATCHES = (512, 256, 128)
 
 
@@ -28,6 +31,13 @@ def parse_batched_bench(output):
     if len(rows) != 1:
         raise ValueError(f"llama-batched-bench printed {len(rows)} rows, not one")
     return rows[0]["speed_tg"]
+
+
+def parse_instructions(output):
+    """["SSE3", "AVX2", ...] of the line system_info, which says what the processor has and the build uses."""
+    line = next((line for line in output.splitlines() if "system_info:" in line), "")
+    return [name for name, value in re.findall(r"(\w+) = (\d+)", line) if value != "0"
+            and name not in ("n_threads", "n_threads_batch")] or None
 
 
 class Prefill:
@@ -86,6 +96,15 @@ class LlamaCpp:
     def __init__(self, folder, threads):
         self.folder, self.threads, self.best, self.commands = folder, threads, {}, []
 
+    def instructions(self, model):
+        """What the programs were built for and found, in their own words; None where they do not say."""
+        command = [os.path.join(self.folder, "llama-completion"), "-m", model, "-p", "a", "-n", "1", "-no-cnv"]
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        except OSError:
+            return None
+        return parse_instructions(done.stdout + done.stderr)
+
     def _rate(self, model, workload, setting):
         command = workload.command(model, self.threads)
         command = [os.path.join(self.folder, command[0]), *command[1:], *setting]
@@ -126,8 +145,7 @@ class Server:
                         "127.0.0.1", "--port", str(self.port), "--no-webui", *setting]
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
+        self.process = processes.start(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             processes.wait_until(self._healthy, self.process, "llama-server")
         except BaseException:
@@ -164,11 +182,14 @@ class Server:
         return first
 
     vocabulary = 49152  # of the model that all rows run
+    PLAIN = 1000        # a token whose text is whole characters
 
     def next_logprobs(self, prefix, count):
-        """Log probability by token of the `count` likeliest ones after `prefix`, which the server remembers."""
+        """Log probability by token of the `count` likeliest ones after `prefix`, which the server remembers. It keeps
+        them to itself where the token that it samples is a part of a character, so it is made to sample another one;
+        the probabilities are those before that."""
         body = json.dumps({"prompt": prefix, "n_predict": 1, "n_probs": count, "cache_prompt": True, "temperature": 0,
-                           "ignore_eos": False})
+                           "ignore_eos": False, "logit_bias": [[self.PLAIN, 1000.0]]})
         if self._kept is None:
             self._kept = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         self._kept.request("POST", "/completion", body, {"Content-Type": "application/json"})

@@ -8,11 +8,16 @@ import subprocess
 import sys
 
 import claims
+import conversations
+import operation_rows
 import processes
 import serving
 import speed
 
-SUITES = ("limits", "layers", "speed", "claims", "transfer", "handoff", "interference")
+# Baton's backends by instruction set; "cpu" is the best that the machine has.
+BACKENDS = ("cpu", "cpu-avx512", "cpu-avxvnni", "cpu-avx2", "cpu-scalar")
+SUITES = ("limits", "layers", "speed", "claims", "transfer", "handoff", "interference", "placement", "router",
+          "cache")
 
 
 def limits():
@@ -39,6 +44,8 @@ def parse(arguments):
                         help="the folder with llama.cpp's programs")
     parser.add_argument("--peers", action="store_true", help="builds llama.cpp, instead of --llama-cpp")
     parser.add_argument("--openvino", metavar="CMD", help="what measures OpenVINO GenAI")
+    parser.add_argument("--backend", choices=BACKENDS, default="cpu",
+                        help="Baton's instruction set, and whose ceilings count")
     parser.add_argument("--rows", metavar="NAME,...", help="of the suite speed; * stands for any characters")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each side")
     parser.add_argument("--json", "--out", metavar="FILE", help="keeps what is printed")
@@ -59,18 +66,28 @@ def parse(arguments):
 
 
 def run_suite(suite, args, run):
-    if suite == "layers":
-        return serving.program_rows(["bin/layer-bench"])
     if suite == "speed":
         return speed.measure(args.rows, run)
-    return {"claims": claims.measure, "transfer": serving.transfer, "handoff": serving.handoff,
-            "interference": serving.interference}[suite](run)
+    return {"layers": operation_rows.attention_rows, "claims": claims.measure, "transfer": serving.transfer,
+            "handoff": serving.handoff, "interference": serving.interference, "placement": serving.placement,
+            "router": serving.router, "cache": conversations.measure}[suite](run)
 
 
-def report(load, ceilings, rows):
+def warn_when_unequal(backend, instructions):
+    """A peer with instructions that Baton was told not to use."""
+    more = [name for name in instructions or () if name.startswith(("AVX512", "AMX")) and backend != "cpu-avx512"
+            or name == "AVX_VNNI" and backend not in ("cpu-avxvnni", "cpu-avx512")]
+    if backend != "cpu" and more:
+        print(f"bench: llama.cpp was built for {', '.join(more)}, and Baton runs {backend}: these figures compare "
+              "nothing", file=sys.stderr)
+
+
+def report(load, ceilings, run, instructions, rows):
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
                             check=False).stdout.strip()
-    return {"cpu": cpu_name(), "cores": processes.threads(), "ceilings": ceilings,
+    return {"cpu": cpu_name(), "cores": processes.threads(), "backend": run.backend,
+            "peer_instructions": instructions,
+            "ceilings": ceilings,
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "load_average_before": load, "commit": commit, "commands": [" ".join(["./bench", *sys.argv[1:]])],
             "rows": rows}
@@ -88,7 +105,10 @@ def main():
     warn_when_busy(load)
     ceilings = limits()
     folder = args.llama_cpp or (peers_folder() if args.peers else None)
-    run = speed.Run(args.rounds, {row["name"]: row["value"] for row in ceilings}, folder, args.openvino)
+    run = speed.Run(args.rounds, {row["name"]: row["value"] for row in ceilings}, folder, args.openvino,
+                    args.backend)
+    instructions = run.llama.instructions(run.model("q4_1")) if run.llama else None
+    warn_when_unequal(args.backend, instructions)
     rows, failures = [], 0
     for suite in args.suites:
         if suite == "limits":
@@ -98,7 +118,7 @@ def main():
         except processes.FAILURES as failed:
             print(f"bench: {suite}: {failed}", file=sys.stderr)
             failures += 1
-    text = json.dumps(report(load, ceilings, rows), indent=1)
+    text = json.dumps(report(load, ceilings, run, instructions, rows), indent=1)
     print(text)
     if args.json:
         with open(args.json, "w", encoding="utf-8") as out:

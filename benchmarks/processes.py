@@ -1,5 +1,6 @@
 """Starting and stopping what a benchmark measures."""
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -15,6 +16,15 @@ class Failed(Exception):
 
 # A program that is missing, one that prints something else than it should, and what says so by itself.
 FAILURES = (Failed, OSError, ValueError, LookupError)
+
+
+def start(command, **pipes):
+    """subprocess.Popen of a program that is asked to stop should this one be killed; it reads nothing unless told."""
+    return subprocess.Popen(command, preexec_fn=_follow_parent, **{"stdin": subprocess.DEVNULL} | pipes)
+
+
+def _follow_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def wait_until(ready, process, name, patience_s=PATIENCE_S):
@@ -41,7 +51,7 @@ def stop(process):
 def busy_core(core):
     """A foreign process that never leaves `core`."""
     text = f"import os\nos.sched_setaffinity(0, {{{core}}})\nprint(flush=True)\nwhile True: pass"
-    with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+    with start([sys.executable, "-c", text], stdout=subprocess.PIPE) as process:
         try:
             process.stdout.readline()  # it is there
             yield
@@ -53,6 +63,20 @@ def peak_memory_bytes(pid):
     """Of one process: the largest resident size so far."""
     with open(f"/proc/{pid}/status", encoding="utf-8") as status:
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+
+
+def thread_seconds(pid):
+    """Processor time so far by the name of a process's threads; those that have ended are forgotten."""
+    seconds = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/comm", encoding="utf-8") as name, \
+                    open(f"/proc/{pid}/task/{thread}/schedstat", encoding="utf-8") as times:
+                name = name.read().strip()
+                seconds[name] = seconds.get(name, 0) + int(times.read().split()[0]) * 1e-9
+        except OSError:
+            continue  # ended meanwhile
+    return seconds
 
 
 def threads():

@@ -7,7 +7,9 @@ import unittest
 from unittest import mock
 
 import claims
+import conversations
 import exact_rows
+import front_end
 import llama_cpp
 import models
 import processes
@@ -44,7 +46,7 @@ class FakeLlama(llama_cpp.LlamaCpp):
 
 
 class FakeRun:
-    rounds, ceilings, openvino, threads = 3, CEILINGS, None, 2
+    rounds, ceilings, openvino, threads, backend = 3, CEILINGS, None, 2, "cpu"
 
     def __init__(self, llama=None):
         self.llama = llama
@@ -77,6 +79,23 @@ class Output(unittest.TestCase):
                                     {"streams": 16, "prefill_tok_s": 8, "decode_tok_s": 3, "whole_tok_s": 9}]})
         self.assertEqual(serving_rows.parse_openvino(text),
                          {"openvino_prefill": 1, "openvino_decode": 2, "openvino_batch16": 3})
+
+
+    def test_llama_cpp_says_what_it_was_built_for(self):
+        text = ("build: 1\n0.00.1 I system_info: n_threads = 2 (n_threads_batch = 2) / 2 | CPU : SSE3 = 1 | AVX2 = 1 | AVX512 = 0 | "
+                "OPENMP = 1 | \nmore")
+        self.assertEqual(llama_cpp.parse_instructions(text), ["SSE3", "AVX2", "OPENMP"])
+        self.assertIsNone(llama_cpp.parse_instructions("no such line"))
+
+
+class FrontEnd(unittest.TestCase):
+    def test_threads_that_run_steps_are_no_front_end(self):
+        before = {"cpu-pool": 5.0, "model-runner": 5.0, "core": 1.0}
+        after = {"cpu-pool": 9.0, "model-runner": 9.0, "core": 1.25, "grpc": 0.25}
+        self.assertAlmostEqual(front_end.share(before, after, step_seconds=5, cores=2), 0.05)
+
+    def test_a_process_lists_its_threads(self):
+        self.assertGreater(sum(processes.thread_seconds(os.getpid()).values()), 0)
 
 
 class Peer(unittest.TestCase):
@@ -145,8 +164,61 @@ class Claims(unittest.TestCase):
     def test_latency_counts_from_the_arrival(self):
         request = {"sequences": [{"max_tokens": 3, "arrival": 1.0}, {"max_tokens": 5, "arrival": 2.0}]}
         answer = {"sequences": [[1.5, 2.0], [2.5, 5.0]], "steps": [[1.5, 1], [5.0, 7]]}
-        self.assertEqual(claims.latency(request, answer), 2.0)
+        self.assertEqual(claims.latency(request, answer, 1), 2.0)
+        self.assertEqual(claims.latency(request, answer, 0), 0.5)
         self.assertEqual(claims.throughput(request, answer), 1.6)
+
+
+class FakeCluster:
+    """The answer to a prompt is its length, `change` more; a first token takes what `seconds_per_token` says."""
+
+    def __init__(self, seconds_per_token, bytes_per_request, change=0):
+        self.seconds_per_token, self.bytes_per_request, self.change = seconds_per_token, bytes_per_request, change
+        self.prompts = []
+
+    def generate(self, prompt, *flags):
+        self.prompts.append(prompt)
+        return {"token_ids": [len(prompt) + self.change] * int(flags[1]),
+                "timings": {"time_to_first_token": self.seconds_per_token * len(prompt)}}
+
+    def metric_sum(self, _name, _servers):
+        return self.bytes_per_request * len(self.prompts)
+
+
+class Conversations(unittest.TestCase):
+    def test_each_turn_asks_for_all_before_it_on_both_clusters(self):
+        fast, slow = FakeCluster(0.001, 10), FakeCluster(0.004, 60)
+        one = conversations.Round(1, 1, (fast, slow)).run()
+        self.assertEqual(fast.prompts, slow.prompts)
+        self.assertEqual(len(fast.prompts), 40)
+        first, second = fast.prompts[0], fast.prompts[4]
+        self.assertNotEqual(first, fast.prompts[1])
+        self.assertEqual(second[:340], first + [300] * 40)
+        self.assertEqual([len(prompt) for prompt in fast.prompts[::4]], list(range(300, 1300, 100)))
+        ttft, shipped = conversations.conversation_rows("conversation", [one])
+        self.assertAlmostEqual(ttft["value"], 0.8)  # turns 2 to 10 have 400 to 1,200 tokens
+        self.assertAlmostEqual(ttft["ratio"], 4)
+        self.assertEqual((shipped["value"], shipped["peer_value"]), (360, 2160))  # 36 requests after the first turn
+        self.assertEqual((ttft["name"], ttft["pass"]), ("conversation_ttft", True))
+        self.assertEqual((shipped["name"], shipped["pass"]), ("conversation_bytes_shipped", True))
+
+    def test_a_figure_below_its_bound_does_not_pass(self):
+        one = conversations.Round(1, 4, (FakeCluster(0.002, 10), FakeCluster(0.004, 20))).run()
+        self.assertEqual([row["pass"] for row in conversations.conversation_rows("conversation", [one])], [False, False])
+
+    def test_another_answer_than_without_the_cache_is_no_figure(self):
+        with self.assertRaises(processes.Failed):
+            conversations.Round(1, 4, (FakeCluster(0.001, 10), FakeCluster(0.004, 60, change=1))).run()
+
+    def test_waste_is_what_taken_blocks_do_not_hold(self):
+        held = {"paged": 0.97, "contiguous_whole_context": 0.2, "contiguous_as_long_as_asked": 0.4,
+                "contiguous_known_length": 0.6}
+        policies = [{"policy": name, "held": share, "live": 0.98} for name, share in held.items()]
+        row = conversations.waste_row(policies)
+        self.assertEqual((row["value"], row["pass"], row["contiguous_known_length"]), (0.97, True, 0.6))
+        policies[0]["held"] = 0.5
+        row = conversations.waste_row(policies)
+        self.assertEqual((row["pass"], row["without_reserved_blocks"]), (False, 0.98))
 
 
 class Models(unittest.TestCase):

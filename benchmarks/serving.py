@@ -1,5 +1,6 @@
 """Rows of whole clusters: transfer, handoff, and what a long prompt costs others."""
 import json
+import os
 import statistics
 import subprocess
 
@@ -23,7 +24,7 @@ def program_rows(command):
 
 def handoff(run):
     """The handoff's share of the time to first token of the same request."""
-    with clusters.Cluster(run.model("q4_1")) as cluster:
+    with run.cluster("q4_1") as cluster:
         timings = []
         for turn in range(run.rounds):
             prompt = [1000 + (i * 7 + turn * 13) % 40000 for i in range(HANDOFF_PROMPT)]
@@ -37,7 +38,7 @@ def handoff(run):
 def interference(run):
     """8 streams run on one decode worker alone, then a 2,000-token prompt comes."""
     measured = []
-    with clusters.Cluster(run.model("q4_1"), "--prefill-workers", "0", "--kv-blocks", "2048") as cluster:
+    with run.cluster("q4_1", "--prefill-workers", "0", "--kv-blocks", "2048") as cluster:
         for _ in range(run.rounds):
             measured.append(clusters.Interference(8, 2000, 300, 800).measure(cluster))
     quiet, busy, took = zip(*measured)
@@ -49,3 +50,15 @@ def interference(run):
 
 def transfer(run):
     return program_rows(["bin/transfer-bench", f"--rounds={run.rounds}"])
+
+
+def placement(_run):
+    """Whole traces in simulated time, under each way to place."""
+    traces = os.path.join(os.environ.get("BATON_SHARED", ""), "traces")
+    if not os.path.isdir(traces):
+        raise processes.Failed("the folder traces/ of BATON_SHARED is missing")
+    return program_rows(["bin/placement-bench", f"--traces={traces}"])
+
+
+def router(_run):
+    return program_rows(["bin/router-bench"])

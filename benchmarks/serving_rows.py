@@ -5,6 +5,7 @@ import os
 import shlex
 import statistics
 import subprocess
+import sys
 import time
 
 import clusters
@@ -37,7 +38,7 @@ class Serve:
         path = run.model(self.model)
         ours, theirs = [], []
         flags = ("--prefill-workers", "0", "--threads", str(run.threads), "--kv-blocks", str(STREAMS * ROOM // 16))
-        with clusters.Cluster(path, *flags) as cluster:
+        with run.cluster(self.model, *flags) as cluster:
             baton_load(cluster)
             if run.llama is None:
                 ours = [baton_load(cluster) for _ in range(run.rounds)]
@@ -48,14 +49,18 @@ class Serve:
                     theirs.append(self._server_load(server))
                 return self._rows(ours, theirs, " ".join(server.command))
 
-    def _server(self, run, path, flash_attention):
-        return llama_cpp.Server(run.llama.folder, path, run.threads, STREAMS, ROOM, ("-fa", flash_attention))
+    @staticmethod
+    def _server(run, path, setting):
+        return llama_cpp.Server(run.llama.folder, path, run.threads, STREAMS, ROOM, setting)
 
     def _best_server(self, run, path):
+        """The one with the most tokens a second; half the load tells."""
         tried = []
-        for flash_attention in llama_cpp.FLASH_ATTENTION:
-            with self._server(run, path, flash_attention) as server:
-                tried.append((self._server_load(server)[0], flash_attention))
+        for setting in llama_cpp.SERVER_SETTINGS:
+            with self._server(run, path, setting) as server:
+                tried.append((server.load(REQUESTS // 2, PROMPT, OUTPUT)[0], setting))
+        text = ", ".join(f"{' '.join(setting)}: {rate:.1f}" for rate, setting in tried)
+        print(f"bench: peer: llama-server ({text} tokens/s)", file=sys.stderr)
         return self._server(run, path, max(tried)[1])
 
     @staticmethod
@@ -86,10 +91,10 @@ class SplitVsUnified:
 
     def run(self, run):
         flags = ("--threads", str(run.threads), "--kv-blocks", "2048")
-        model, interference = run.model("q4_1"), clusters.Interference(16, 2000, 40, 600)
+        interference = clusters.Interference(16, 2000, 40, 400)
         split, unified = [], []
-        with (clusters.Cluster(model, *flags) as two,
-              clusters.Cluster(model, "--prefill-workers", "0", *flags) as one):
+        with (run.cluster("q4_1", *flags) as two,
+              run.cluster("q4_1", "--prefill-workers", "0", *flags) as one):
             for cluster in (two, one):
                 baton_load(cluster)
             for _ in range(run.rounds):
@@ -117,7 +122,7 @@ class Start:
         for _ in range(run.rounds):
             for name, flags in self.FLAGS.items():
                 begin = time.time()
-                with clusters.Cluster(run.model("q4_1"), *flags) as cluster:
+                with run.cluster("q4_1", *flags) as cluster:
                     seconds[name].append(os.path.getmtime(cluster.ready) - begin)
         rows = [figures.pair_row(name, seconds[name], "s") | {"bound": self.BOUND_S} for name in self.names]
         return [row | {"pass": row["value"] < self.BOUND_S} for row in rows]
@@ -152,8 +157,13 @@ class OpenVino:
                               self.BOUNDS[name]) for name in self.names]
 
     def _command(self, run):
-        return (f"{run.openvino} {run.model('q4_1')} --prompt-tokens {self.CONTEXT} --output-tokens {self.TOKENS} "
+        return (f"{self._only_avx2(run)}{run.openvino} {run.model('q4_1')} --prompt-tokens {self.CONTEXT} --output-tokens {self.TOKENS} "
                 f"--streams 1,{STREAMS} --repeat 1 --threads {run.threads}")
+
+    @staticmethod
+    def _only_avx2(run):
+        """OpenVINO takes the newest instructions that the processor names, so it is named fewer."""
+        return f"env LD_PRELOAD={os.path.abspath('bin/avx2-only.so')} " if run.backend == "cpu-avx2" else ""
 
     def _peer(self, run):
         command = self._command(run)

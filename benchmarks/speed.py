@@ -1,12 +1,17 @@
 """./bench speed: all rows, which of them are wanted, and running them."""
 import fnmatch
 import sys
+import time
 
+import clusters
 import exact_rows
+import figures
+import front_end
 import llama_cpp
 import models
 import operation_rows
 import processes
+import serving
 import serving_rows
 import step_bench
 import step_rows
@@ -15,8 +20,9 @@ import step_rows
 class Run:
     """What the rows of one run share."""
 
-    def __init__(self, rounds, ceilings, llama_folder=None, openvino=None):
-        self.rounds, self.ceilings, self.openvino = rounds, ceilings, openvino
+    def __init__(self, rounds, ceilings, llama_folder=None, openvino=None, backend="cpu"):
+        self.rounds, self.openvino, self.backend = rounds, openvino, backend
+        self.ceilings = figures.ceilings_of(backend, ceilings)
         self.threads = processes.threads()
         self.llama_folder = llama_folder
         self.llama = llama_cpp.LlamaCpp(llama_folder, self.threads) if llama_folder else None
@@ -29,9 +35,21 @@ class Run:
         """The engine on this format's file. One is loaded at a time."""
         if self._bench_model != name:
             self.close()
-            self._bench = step_bench.StepBench(self.model(name), self.threads).__enter__()
+            self._bench = self.new_step_bench(name).__enter__()
             self._bench_model = name
         return self._bench
+
+    def new_step_bench(self, name, *flags):
+        """Another one, for who wants several, or flags; a context manager."""
+        return step_bench.StepBench(self.model(name), self.threads, f"--backend={self.backend}", *flags)
+
+    def cluster(self, name, *flags):
+        """`baton up` on this format's file; a context manager."""
+        return clusters.Cluster(self.model(name), "--backend", self.backend, *flags)
+
+    def program_rows(self, program, *flags):
+        """The rows of a program that has the flag --backend."""
+        return serving.program_rows([program, f"--backend={self.backend}", *flags])
 
     def close(self):
         if self._bench is not None:
@@ -45,6 +63,8 @@ def all_rows():
     yield from step_rows.further_rows()
     yield from (operation_rows.Operations(model) for model in operation_rows.MODELS)
     yield step_rows.SharedCore()
+    yield operation_rows.FreeOrder()
+    yield front_end.FrontEnd()
     yield from serving_rows.rows()
     yield exact_rows.Exactness()
 
@@ -68,11 +88,13 @@ def measure(rows, run):
     measured = []
     for row in rows:
         print(f"bench: {', '.join(row.names)}", file=sys.stderr)
+        begin = time.monotonic()
         try:
             measured += row.run(run)
         except processes.FAILURES as failed:
             print(f"bench: {', '.join(row.names)}: {failed}", file=sys.stderr)
             measured += row.failed(str(failed))
             run.close()
+        print(f"bench: took {time.monotonic() - begin:.0f} s", file=sys.stderr)
     run.close()
     return measured

@@ -15,8 +15,8 @@ class StepBench:
 
     def __enter__(self):
         start = time.monotonic()
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+        self.process = processes.start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         if not line:
             raise processes.Failed("Baton cannot load it: " + self.process.communicate()[1].strip()[-300:])

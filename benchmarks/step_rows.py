@@ -80,9 +80,9 @@ class Int8Cache:
     names = tuple(WORKLOADS)
 
     def run(self, run):
-        rows, path = [], run.model("q4_1")
-        with (step_bench.StepBench(path, run.threads, "--kv_type=int8") as int8,
-              step_bench.StepBench(path, run.threads, "--kv_type=f16") as f16):
+        rows = []
+        with (run.new_step_bench("q4_1", "--kv_type=int8") as int8,
+              run.new_step_bench("q4_1", "--kv_type=f16") as f16):
             for name, workload in self.WORKLOADS.items():
                 ours, theirs = [], []
                 for turn in range(run.rounds + 1):
@@ -105,7 +105,7 @@ class Load:
     def run(self, run):
         seconds, memory = [], []
         for _ in range(run.rounds):
-            with step_bench.StepBench(run.model("q4_1"), run.threads, "--positions=1024") as bench:
+            with run.new_step_bench("q4_1", "--positions=1024") as bench:
                 seconds.append(bench.ready_s)
                 bench.run(step_bench.Prefill(512).request())
                 memory.append(bench.peak_memory_bytes() / 2**20)
