@@ -52,7 +52,7 @@ class Proxy:
         self._running = True
         self._rules_off()
         self.accepted = 0                      # connections so far
-        self.passed = {"up": 0, "down": 0}     # bytes so far
+        self._passed = {"up": 0, "down": 0}
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -65,6 +65,12 @@ class Proxy:
     @property
     def address(self):
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def passed(self):
+        """Bytes so far by way: all that anybody has received."""
+        with self._lock:  # held while bytes are sent and counted
+            return dict(self._passed)
 
     # --- What goes wrong. Each stays in force until resume().
 
@@ -79,6 +85,15 @@ class Proxy:
     def hold(self):
         """A black hole: connections are taken, nothing passes. Nothing is lost either: resume() lets it all through."""
         self._set(_held=True)
+
+    def hold_after(self, count, way="up"):
+        """hold() once so many more bytes have passed that way."""
+        with self._lock:
+            self._hold_after[way] = self._passed[way] + count
+
+    def release(self):
+        """Ends what hold() and hold_after() began; other rules stay."""
+        self._set(_held=False, _hold_after={})
 
     def hold_connects(self):
         """New connections are taken and go no further; those there are work on."""
@@ -99,7 +114,7 @@ class Proxy:
     def cut_after(self, count, way="up"):
         """After so many more bytes that way the connection that carried the last of them is reset."""
         with self._lock:
-            self._cut_after[way] = self.passed[way] + count
+            self._cut_after[way] = self._passed[way] + count
 
     def resume(self):
         """No rule is in force any more; connections that live go on."""
@@ -154,7 +169,7 @@ class Proxy:
         self._rate = None
         self._held = self._connects_held = False
         self._cut_connection = None
-        self._cut_after = {}
+        self._cut_after, self._hold_after = {}, {}
 
     def _set(self, **rules):
         with self._lock:
@@ -258,7 +273,7 @@ class Proxy:
             for flow in connection.flows:
                 if events & selectors.EVENT_READ and flow.source is sock and not flow.ended:
                     self._read(connection, flow)
-                if events & selectors.EVENT_WRITE and flow.sink is sock and flow.chunks:
+                if events & selectors.EVENT_WRITE and flow.sink is sock and flow.chunks and not self._held:
                     self._write(connection, flow)
                 if connection not in self._connections:
                     return  # that write was the last before a cut
@@ -281,19 +296,26 @@ class Proxy:
     def _write(self, connection, flow):
         due, data = flow.chunks.popleft()
         most = len(data) if self._rate is None else max(1, self._rate // 50)
-        limit = self._cut_after.get(flow.way)
-        if limit is not None:
-            most = min(most, limit - self.passed[flow.way])
+        limits = [rule[flow.way] for rule in (self._cut_after, self._hold_after) if flow.way in rule]
+        most = min([most, *(limit - self._passed[flow.way] for limit in limits)])
         sent = flow.sink.send(data[:most]) if most > 0 else 0
         if sent < len(data):
             flow.chunks.appendleft((due, data[sent:]))
         flow.waiting -= sent
-        self.passed[flow.way] += sent
+        self._passed[flow.way] += sent
         if self._rate is not None:
             flow.next_send = max(time.monotonic(), flow.next_send) + sent / self._rate
-        if limit is not None and self.passed[flow.way] >= limit:
-            del self._cut_after[flow.way]
+        if self._reached(self._hold_after, flow.way):
+            self._held = True
+        if self._reached(self._cut_after, flow.way):
             self._cut(connection)
+
+    def _reached(self, rule, way):
+        """Whether a limit is reached, which ends its rule."""
+        if way not in rule or self._passed[way] < rule[way]:
+            return False
+        del rule[way]
+        return True
 
     def _pass_ends(self, connection):
         for flow in connection.flows:

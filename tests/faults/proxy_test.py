@@ -78,8 +78,7 @@ class ProxyTest(unittest.TestCase):
         data = os.urandom(3 << 20)
         threading.Thread(target=client.sendall, args=(data,), daemon=True).start()
         self.assertEqual(self.receive(client, len(data)), data)
-        # A piece is counted after it was sent, so the last one may be here first.
-        wait_for(lambda: self.proxy.passed == {"up": len(data), "down": len(data)}, what="all counted")
+        self.assertEqual(self.proxy.passed, {"up": len(data), "down": len(data)})
         client.shutdown(socket.SHUT_WR)
         self.assertEqual(client.recv(1), b"")
         self.assertEqual(self.echo.ends, ["end"])
@@ -109,6 +108,16 @@ class ProxyTest(unittest.TestCase):
         self.proxy.resume()
         self.assertEqual(self.receive(client, 5), b"later")
         self.assertEqual(self.receive(other, 4), b"also")
+
+    def test_a_hole_opens_at_the_byte(self):
+        client = self.connect()
+        self.proxy.hold_after(10)
+        client.sendall(b"0123456789later")
+        wait_for(lambda: self.proxy.passed["up"] == 10, what="the bytes before it")
+        self.silent(client)
+        self.assertEqual(self.proxy.passed, {"up": 10, "down": 0})
+        self.proxy.release()
+        self.assertEqual(self.receive(client, 15), b"0123456789later")
 
     def test_held_connects_leave_the_others_alone(self):
         client = self.connect()
