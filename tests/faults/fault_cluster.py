@@ -6,6 +6,7 @@
 
 Every other router (router-1 and on) is connected without a proxy. KV blocks travel over tcp.
 """
+import contextlib
 import json
 import os
 import re
@@ -20,6 +21,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import api  # noqa: E402
+import cluster as e2e  # noqa: E402
 from cluster import PATIENCE_S, SANITIZER, program, scrape, tiny_model, wait_for  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
@@ -34,7 +36,7 @@ def rounds(everyday, in_long_suite):
 
 def limit(seconds):
     """A bound of the reports, as it is in the long suite, which has the machine for itself."""
-    return seconds if LONG else 4 * seconds
+    return seconds if LONG else e2e.limit(seconds)
 
 
 # Nothing of how a cluster is built may reach a client: addresses, ports, paths, ranks, schemes of resolvers.
@@ -253,6 +255,30 @@ class FaultCluster:
 
     def held(self, name):
         return blocks_held(self.workers[name].metrics())
+
+    def steps(self, name):
+        return self.workers[name].metrics()["baton_step_seconds_count"]
+
+    def wait_for_steps(self, name, before):
+        """The worker computes: what it had to say of the request before that is long at the router."""
+        wait_for(lambda: self.steps(name) >= before + 5, what=f"steps of {name}")
+
+    def reset(self, link, name):
+        """Resets the link; when this returns the worker that had connected has closed its ends."""
+        peer = f"0100007F:{link.port:04X}"
+        with open("/proc/net/tcp", encoding="ascii") as file:
+            rows = [line.split() for line in file]
+        ends = {f"socket:[{row[9]}]" for row in rows if row[2] == peer}
+        link.reset()
+        wait_for(lambda: not ends & self.open_files(name), what=f"{name} has closed its connections")
+
+    def open_files(self, name):
+        """What the worker's descriptors are."""
+        folder, found = f"/proc/{self.workers[name].pid}/fd", set()
+        for fd in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):
+                found.add(os.readlink(os.path.join(folder, fd)))
+        return found
 
     def inflight(self, name):
         """Live requests of the first router at this worker."""

@@ -46,10 +46,11 @@ class HalfOpen(FaultTest):
         self.alive()
 
     def test_a_router_link_that_dies_silently_ends_its_requests_and_is_made_anew(self):
-        for name in ("decode-0", "prefill-0"):
+        for name, request in (("decode-0", asked(20, 3000)), ("prefill-0", asked(1500))):
             # In the middle of what this worker does for it.
-            stream = self.cluster.direct.stream(asked(20, 3000) if name == "decode-0" else asked(1500))
-            wait_for(lambda n=name: self.cluster.held(n) > 0, what="it has blocks")
+            steps = self.cluster.steps(name)
+            stream = self.cluster.direct.stream(request)
+            self.cluster.wait_for_steps(name, steps)
             self.cluster.to_worker[name].drop_silently()
             began = time.monotonic()
             self.end1(stream)

@@ -80,15 +80,16 @@ class Links(FaultTest):
 
     def test_a_late_write_never_lands_in_blocks_that_were_given_to_another_pd02(self):
         """Both prompts need more than half of the decode worker's blocks."""
-        seconds = rounds(0.5, 1)
         for round_number in range(rounds(5, 200)):
             first, second = asked(400, salt=2 * round_number), asked(400, salt=2 * round_number + 1)
             expected = self.cluster.gold(second)
-            self.data.throttle(int(110_000 / seconds))
+            self.data.throttle(int(110_000 / rounds(0.5, 1)))
+            self.data.hold_after(35_000)
             with self.in_mid_transfer(35_000):
                 stream = self.cluster.direct.stream(first)
             self.assertGreater(self.cluster.held("decode-0"), 20)
             stream.cancel()
+            self.data.release()
             answer = self.cluster.direct.generate(second)
             self.assertEqual(list(answer.choices[0].token_ids), expected[0], f"round {round_number}")
             self.data.resume()
@@ -130,7 +131,7 @@ class Links(FaultTest):
     def test_a_data_connection_that_cannot_be_made_is_gone_around_pd03(self):
         request = asked(120)
         self.data.refuse()
-        self.data.reset()
+        self.cluster.reset(self.data, "prefill-0")
         began = time.monotonic()
         answer = self.is_gold(request)
         self.assertLess(time.monotonic() - began, limit(2))
@@ -138,7 +139,7 @@ class Links(FaultTest):
         self.data.resume()
         self.serves()
         # Made, and cut at once: the prompt may have begun.
-        self.data.reset()
+        self.cluster.reset(self.data, "prefill-0")
         self.data.cut_connection()
         began = time.monotonic()
         self.gold_or(("UNAVAILABLE",), self.cluster.direct.stream(request), request)
@@ -147,7 +148,7 @@ class Links(FaultTest):
     def test_a_control_link_that_cannot_be_made_is_gone_around(self):
         """The request must not wait for room that will never be seen."""
         self.control.refuse()
-        self.control.reset()
+        self.cluster.reset(self.control, "prefill-0")
         began = time.monotonic()
         answer = self.is_gold(asked(120))
         self.assertLess(time.monotonic() - began, limit(2))
@@ -278,8 +279,9 @@ class Slow(FaultTest):
     def test_a_prefill_worker_that_dies_ends_its_requests_at_once_pd15(self):
         cluster = self.slow()
         for _ in range(rounds(1, 10)):
+            steps = cluster.steps("prefill-0")
             stream = cluster.direct.stream(asked(1500))
-            wait_for(lambda: cluster.held("decode-0") > 0, what="the grant")
+            cluster.wait_for_steps("prefill-0", steps)
             cluster.workers["prefill-0"].kill()
             killed = time.monotonic()
             self.end1(stream)
