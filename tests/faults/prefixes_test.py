@@ -5,8 +5,8 @@ import statistics
 import threading
 import time
 
-from fault_cluster import FaultCluster, FaultTest, api, limit, rounds, wait_for
-from cluster import main
+from fault_cluster import LONG, FaultCluster, FaultTest, api, limit, rounds, wait_for
+from cluster import PATIENCE_S, main
 
 BLOCK = 16
 SLOW_MODEL = {"layers": 16, "context": 4096}
@@ -86,9 +86,12 @@ class Tiny(Prefixes):
         ends = {"OK": 0, "RESOURCE_EXHAUSTED": 0, "CANCELLED": 0}
         lock = threading.Lock()
 
+        def enough():  # however slow or fast the machine is
+            return ends["OK"] > 50 and ends["CANCELLED"] > 10
+
         def client(number):
             chance = random.Random(number)
-            while time.monotonic() < stop:
+            while time.monotonic() < stop or not enough() and time.monotonic() < stop + PATIENCE_S:
                 ids = []
                 for depth in range(chance.randrange(1, 5)):  # 3 ways on at each of 4 places
                     ids += tokens(chance.choice((20, 32, 37)), 10 * depth + chance.randrange(3))
@@ -102,8 +105,7 @@ class Tiny(Prefixes):
                     ends[code] += 1
 
         api.in_threads(16, client)
-        self.assertGreater(ends["OK"], 50, ends)
-        self.assertGreater(ends["CANCELLED"], 10, ends)
+        self.assertTrue(enough(), ends)
         metrics = [worker.metrics() for worker in cluster.workers.values()]
         self.assertGreater(sum(one["baton_prefix_cache_evictions_total"] for one in metrics), 20)
         self.assertGreater(sum(one["baton_prefix_cached_tokens_total"] for one in metrics), 100)
@@ -125,12 +127,17 @@ class Tiny(Prefixes):
 
 class Strangers(Prefixes):
     def ask(self, ids, max_tokens=2, **circle):
-        """(seconds to the last token, cached tokens, bytes shipped, decode worker)"""
-        links = self.cluster.data.values()
-        shipped, began = sum(link.passed["up"] for link in links), time.monotonic()
+        """(seconds to the last token, cached tokens, bytes shipped, decode worker, prompt tokens computed)"""
+        shipped, computed, began = self.shipped(), self.computed_by_all(), time.monotonic()
         answer = self.cluster.direct.generate(asked(ids, max_tokens=max_tokens, **circle))
-        return (time.monotonic() - began, answer.usage.cached_prompt_tokens,
-                sum(link.passed["up"] for link in links) - shipped, answer.workers.decode)
+        return (time.monotonic() - began, answer.usage.cached_prompt_tokens, self.shipped() - shipped,
+                answer.workers.decode, self.computed_by_all() - computed)
+
+    def shipped(self):
+        return sum(link.passed["up"] for link in self.cluster.data.values())
+
+    def computed_by_all(self):
+        return sum(map(self.computed, self.cluster.workers))
 
     def a_secret_shows_to_its_owner_alone(self, secret, owner):
         """Returns what the strangers saw."""
@@ -144,12 +151,16 @@ class Strangers(Prefixes):
             unknown.append(self.ask(tokens(600, 31 + index), tenant=f"c{index}"))
         self.assertEqual({one[1] for one in own}, {592})
         self.assertEqual({one[1] for one in probes + unknown}, {0})
-        seconds, shipped = ([statistics.median(one[what] for one in kind) for kind in (own, probes, unknown)]
-                            for what in (0, 2))
+        shipped = [statistics.median(one[2] for one in kind) for kind in (own, probes, unknown)]
         self.assertLess(shipped[0], shipped[1] / 10)
         self.assertAlmostEqual(shipped[1] / shipped[2], 1, delta=0.02)
-        self.assertLess(seconds[0], seconds[1] / 2)
-        self.assertGreater(seconds[1] / seconds[2], rounds(0.5, 0.9), (own, probes, unknown))
+        # What is computed is what takes time.
+        self.assertEqual({one[4] for one in own}, {600 - 592})
+        self.assertEqual({one[4] for one in probes + unknown}, {600})
+        if LONG:
+            seconds = [statistics.median(one[0] for one in kind) for kind in (own, probes, unknown)]
+            self.assertLess(seconds[0], seconds[1] / 2)
+            self.assertGreater(seconds[1] / seconds[2], 0.9, (own, probes, unknown))
         return probes
 
     def test_a_secret_prefix_shows_neither_in_usage_nor_in_time_to_another_salt_or_tenant_kv03(self):
@@ -168,8 +179,17 @@ class Strangers(Prefixes):
         home, = (name for name in cluster.data if cluster.inflight(name))
         probes = self.a_secret_shows_to_its_owner_alone(secret, owner)
         # The owner goes where its prefix is although somebody is served there. Nobody else has a reason, but for a
-        # machine that others use, on which the idle worker often looks the slower one.
-        self.assertLess(sum(one[3] == home for one in probes), len(probes) / rounds(1, 2), probes)
+        # machine that others use, on which the idle worker looks the slower one for a while.
+        at_home = [one[3] == home for one in probes]
+        if LONG:
+            self.assertLess(sum(at_home), len(probes) / 2, probes)
+
+        def one_is_elsewhere():
+            if all(at_home):
+                at_home.append(self.ask(secret, tenant=f"d{len(at_home)}")[3] == home)
+            return not all(at_home)
+
+        wait_for(one_is_elsewhere, what="a stranger at another worker")
         self.assertEqual(cluster.inflight(home), 1)
         stream.cancel()
         reader.join()
