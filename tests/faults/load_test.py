@@ -4,11 +4,14 @@ import statistics
 import threading
 import time
 
-from fault_cluster import FaultTest, api, rounds, wait_for
+from fault_cluster import LONG, FaultTest, api, rounds, wait_for
 from cluster import main
 
 SLOW_MODEL = {"layers": 16, "context": 4096}
 SLOW_FLAGS = ("--backend", "reference")
+STREAMS = 8
+# Of calls that wait behind others on whatever machine this is.
+LONGEST_S = 600
 
 
 def asked(prompt_tokens=60, max_tokens=10, salt=0):
@@ -25,7 +28,7 @@ class Call:
 
     def __init__(self, client, request):
         self.sent, self.done, self.over = time.monotonic(), None, threading.Event()
-        self.unary = client.start(request)
+        self.unary = client.start(request, LONGEST_S)
         self.unary.call.add_done_callback(self._ended)
 
     def _ended(self, _):
@@ -35,7 +38,7 @@ class Call:
     def answer(self):
         self.over.wait()
         try:
-            return self.unary.result()
+            return self.unary.result(LONGEST_S)
         except api.Failure as failure:
             return failure
 
@@ -94,11 +97,13 @@ class Load(FaultTest):
         # of a step at least (decision 0016) as for the decodes.
         flags = rounds(SLOW_FLAGS, ())
         cluster = self.started(prefill=0, model=SLOW_MODEL, flags=(*flags, "--kv-blocks", "2500"))
-        quiet, beside, long = self.long_prompt_beside_streams(cluster, rounds(1000, 4090))
-        normal = statistics.median(quiet)
+        quiet, beside, long, (steps, generated) = self.long_prompt_beside_streams(cluster, rounds(1000, 4090))
+        # The prompt is cut into many steps, and the streams have a token of each.
         self.assertGreater(len(beside), 40)
-        self.assertLess(percentile(beside, 0.99), rounds(10, 3) * max(normal, percentile(quiet, 0.99)))
-        self.assertLess(max(beside), long.seconds / 4)
+        self.assertGreater(generated, 0.9 * STREAMS * steps)
+        if LONG:
+            self.assertLess(percentile(beside, 0.99), 3 * max(statistics.median(quiet), percentile(quiet, 0.99)))
+            self.assertLess(max(beside), long.seconds / 4)
 
     def test_nor_does_a_short_newcomer_wait_for_it_at_a_prefill_worker_ld05(self):
         # Steps of prompts alone are larger: a shorter one would be done in two or three.
@@ -106,25 +111,29 @@ class Load(FaultTest):
             self.started(model=SLOW_MODEL, flags=(*SLOW_FLAGS, "--kv-blocks", "2500")), rounds(2000, 4090))
 
     def long_prompt_beside_streams(self, cluster, tokens):
-        """Gaps of eight streams before and beside a long prompt, and its call. A newcomer behind it is answered in a
-        part of its time, and both right."""
-        streams = Streams(cluster.direct, [asked(20, 3000, salt=i) for i in range(8)])
+        """Gaps of eight streams before and beside a long prompt, its call, and steps and tokens of the decode worker
+        meanwhile. A newcomer behind it is answered in a part of its time, and both right."""
+        def counted():
+            metrics = cluster.workers["decode-0"].metrics()
+            return metrics["baton_step_seconds_count"], metrics["baton_generation_tokens_total"]
+
+        streams = Streams(cluster.direct, [asked(20, 3000, salt=i) for i in range(STREAMS)])
         # Steps are planned from what earlier ones took, mixed ones too.
         cluster.direct.generate(asked(200, 1, salt=8))
         streams.take()
-        wait_for(lambda: len(streams.gaps) > 8 * 40, what="quiet gaps")
-        quiet = streams.take()
+        wait_for(lambda: len(streams.gaps) > STREAMS * 40, what="quiet gaps")
+        quiet, before = streams.take(), counted()
         requests = [asked(tokens, 1, salt=9), asked(30, 1, salt=10)]
         long, newcomer = [Call(cluster.direct, request) for request in requests]
         answers = [call.answer() for call in (newcomer, long)]
-        beside = streams.take()
+        beside, meanwhile = streams.take(), [now - then for now, then in zip(counted(), before)]
         streams.stop()
         self.assertLess(newcomer.done, long.done)
         self.assertLess(newcomer.seconds, long.seconds / rounds(2, 6))
         for request, answer in zip(reversed(requests), answers):
             self.assertEqual([list(choice.token_ids) for choice in answer.choices], cluster.gold(request))
         self.alive()
-        return quiet, beside, long
+        return quiet, beside, long, meanwhile
 
     def test_moderate_load_for_long_loses_no_transfer_and_stays_as_fast_ld07(self):
         cluster = self.started(prefill=2, decode=2, model={"layers": 8}, flags=SLOW_FLAGS)
@@ -174,29 +183,31 @@ class Load(FaultTest):
         # One that has served.
         victim = getattr(cluster.direct.generate(asked(100, 40, salt=1000)).workers, role)
         calls, later = [], []  # later: sent when the router had heard of it
-        had = None             # requests on the victim when it died
+
+        def send(index):
+            if "worker lost" in router.log():
+                wait_for(lambda: cluster.inflight(victim) == 0, what="nothing counts as there")
+                later.append(index)
+            return Call(cluster.direct, asked(100, 40, salt=index))
 
         def all_placed():  # each at one decode worker
             return sum(map(cluster.inflight, cluster.data)) == sum(not call.over.is_set() for call in calls)
 
-        def send(index):
-            nonlocal had
-            if index == rounds(20, 30):
-                wait_for(all_placed, what="every request at its workers")
-                had = cluster.inflight(victim)
-                cluster.workers[victim].kill()
-            if "worker lost" in router.log():
-                self.assertEqual(cluster.inflight(victim), 0)
-                later.append(index)
-            calls.append(Call(cluster.direct, asked(100, 40, salt=index)))
+        calls += paced(rounds(2, 3), 0.1, send)
+        wait_for(all_placed, what="every request at its workers")
+        had = cluster.inflight(victim)
+        cluster.workers[victim].kill()
 
-        paced(rounds(4, 10), 0.1, send)
+        def enough_later():
+            calls.extend(paced(0.5, 0.1, lambda i, first=len(calls): send(first + i)))
+            return len(later) > rounds(5, 50)
+
+        wait_for(enough_later, what="requests after the router had heard of it")
         answers = [call.answer() for call in calls]
         failed = [index for index, answer in enumerate(answers) if isinstance(answer, api.Failure)]
         for index in failed:
             self.assertEqual((answers[index].code, answers[index].reason), ("UNAVAILABLE", "WORKER_LOST"))
         self.assertLessEqual(len(failed), had)
-        self.assertGreater(len(later), rounds(5, 50))
         self.assertEqual(set(failed) & set(later), set())
         attempts = router.metrics()["baton_router_attempts_total"]
         after = [cluster.direct.generate(asked(100, 2, salt=500 + index)) for index in range(rounds(4, 20))]
