@@ -2,19 +2,27 @@
 """Clients that read slowly, vanish or run out of time (entries LD-02 to 04)."""
 import os
 import signal
+import sys
 import threading
 import time
 
 from service import ServiceTest, ids
 import api
-from cluster import main, scrape, wait_for
-from relay import Relay
+from cluster import limit, main, scrape, wait_for
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "faults"))
+from proxy import Proxy  # noqa: E402
 
 # Half of it for an answer, which a busy machine may need.
 KEEPALIVE_S = 10
+# Of what nobody waits for in vain: 200 streams at once take a slow machine minutes.
+PATIENCE_S = 600
+# Of a reader's time beside clients that do not read to that beside clients that do.
+MOST_SLOWER, MEASURED = 1.5, 10
 # Of HTTP/2, so that what waits for a client soon waits at the router.
 SMALL_WINDOW = {"grpc.http2.lookahead_bytes": 16384, "grpc.http2.bdp_probe": 0}
-LONG = dict(max_tokens=3500, ignore_eos=True)
+# More than any machine does before something ends it.
+LONG = dict(max_tokens=7000, ignore_eos=True)
+LONG_PROMPT = [7] * 7000
 
 
 def resident_bytes(pid):
@@ -35,12 +43,13 @@ class SlowReaders(ServiceTest):
         request = api.generation("the time", max_tokens=4000, ignore_eos=True, logprobs=20)
         clients = [api.Client(self.cluster.target, **SMALL_WINDOW) for _ in range(self.CLIENTS)]
         before = resident_bytes(router["pid"])
-        streams = [client.stream(request) for client in clients]
+        streams = [client.stream(request, PATIENCE_S) for client in clients]
         for stream in streams:
             next(stream)
         most = before
-        reader = self.client.stream(api.generation("the other", max_tokens=200, ignore_eos=True))
-        alone = ids(self.client.generate(api.generation("the other", max_tokens=200, ignore_eos=True)))
+        beside = api.generation("the other", max_tokens=200, ignore_eos=True)
+        reader = self.client.stream(beside, PATIENCE_S)
+        alone = ids(self.client.generate(beside, PATIENCE_S))
         for _ in reader:
             most = max(most, resident_bytes(router["pid"]))
         self.assertEqual(reader.ids[0], alone)  # served beside them, and to the end
@@ -50,7 +59,7 @@ class SlowReaders(ServiceTest):
             most = max(most, resident_bytes(router["pid"]))
             return scrape(router["metrics"]).get('baton_router_requests_total{code="RESOURCE_EXHAUSTED"}', 0) >= self.CLIENTS
 
-        wait_for(all_given_up, what="every slow client's end")
+        wait_for(all_given_up, PATIENCE_S, "every slow client's end")
         # The buffer, what gRPC holds, a connection and a request.
         self.assertLess(most - before, self.CLIENTS * (256 << 10))
         self.assert_quiet(clients=self.CLIENTS)  # while they are still connected
@@ -89,15 +98,19 @@ class SlowReaders(ServiceTest):
             self.assert_quiet()
             return taken
 
-        ratios = [pace(False) / pace(True) for _ in range(3)]
-        self.assertLess(min(ratios), 1.5, ratios)  # 1.1 on a machine with nothing else to do
+        # 1.1 on a machine with nothing else to do; whatever else runs slows either now and then.
+        ratios = []
+        while not ratios or min(ratios) > MOST_SLOWER and len(ratios) < MEASURED:
+            ratios.append(pace(False) / pace(True))
+        self.assertLess(min(ratios), MOST_SLOWER, ratios)
 
 
 class SlowModel(ServiceTest):
     """Slow enough that every stage lasts."""
-    MODEL = dict(layers=32, context=4096)
+    MODEL = dict(layers=32, context=8192)
+    # A worker that is stopped for longer than the keepalive is not lost.
     FLAGS = ("--threads", "1", "--backend", "reference", "--step-tokens", "16", "--max-running", "4",
-             "--client-keepalive-ms", str(KEEPALIVE_S * 1000))
+             "--client-keepalive-ms", str(KEEPALIVE_S * 1000), "--lease-ms", "60000", "--worker-silence-ms", "60000")
 
     def running(self, role):
         return self.cluster.metrics(role)["baton_requests_running"]
@@ -115,14 +128,14 @@ class SlowModel(ServiceTest):
         for _ in stream:
             pass
         self.assertEqual(stream.failure.code, "DEADLINE_EXCEEDED", stream.failure)
-        self.assertLess(time.monotonic() - began, timeout_s + 2)
+        self.assertLess(time.monotonic() - began, timeout_s + limit(2))
         self.assertIsNone(stream.completed)
         return stream
 
     # LD-03
     def test_a_deadline_while_prefilling_or_decoding_ends_the_work_everywhere(self):
         for timeout_s in (0.05, 0.5, 2):
-            for request in (api.generation([7] * 3500, max_tokens=4), api.generation("the time", **LONG)):
+            for request in (api.generation(LONG_PROMPT, max_tokens=4), api.generation("the time", **LONG)):
                 try:
                     self.assert_deadline(request, timeout_s)
                 except AssertionError as error:
@@ -153,7 +166,7 @@ class SlowModel(ServiceTest):
         try:
             self.assert_deadline(api.generation([9] * 100, max_tokens=4), 1)
             # The prefill worker did not wait for its lease.
-            wait_for(lambda: self.cluster.blocks_held("prefill") == 0, 2, "the prefill worker's blocks")
+            wait_for(lambda: self.cluster.blocks_held("prefill") == 0, limit(2), "the prefill worker's blocks")
         finally:
             self.cluster.signal("decode", signal.SIGCONT)
         self.assert_quiet()
@@ -161,13 +174,13 @@ class SlowModel(ServiceTest):
 
     def test_workers_know_the_deadline_themselves(self):
         """With the router stopped nobody tells them; its lease is longer."""
-        for request, role in ((api.generation([7] * 3500, max_tokens=4), "prefill"), (api.generation("the time", **LONG), "decode")):
-            stream = self.client.stream(request, timeout_s=1.5)
+        for request, role in ((api.generation(LONG_PROMPT, max_tokens=4), "prefill"), (api.generation("the time", **LONG), "decode")):
+            stream = self.client.stream(request, timeout_s=3)
             wait_for(lambda role=role: self.cluster.blocks_held(role) > 0 and self.running(role) > 0, what=role)
             router = self.cluster.info["routers"][0]["pid"]
             os.kill(router, signal.SIGSTOP)
             try:
-                wait_for(lambda: self.cluster.blocks_held("prefill") + self.cluster.blocks_held("decode") == 0, 3.5,
+                wait_for(lambda: self.cluster.blocks_held("prefill") + self.cluster.blocks_held("decode") == 0, 3 + limit(2),
                          "the blocks' return by the deadline alone")
             finally:
                 os.kill(router, signal.SIGCONT)
@@ -178,25 +191,35 @@ class SlowModel(ServiceTest):
 
     # LD-04
     def test_a_client_that_is_cut_off_stops_its_work(self):
-        for cut, within_s in (("reset", 1), ("fall_silent", KEEPALIVE_S)):
-            with self.subTest(cut=cut):
-                relay = Relay(self.cluster.target)
-                client = api.Client(relay.address)
-                client.stream(api.generation("the time", **LONG)).read_tokens(5)
-                unary = client.start(api.generation([7] * 3500, max_tokens=4))
-                wait_for(lambda: self.cluster.blocks_held("prefill") > 0)
-                self.assertFalse(unary.done())
-                getattr(relay, cut)()
-                self.assert_steps_stop(within_s + 2)
-                relay.close()
+        def cancelled():
+            return self.cluster.metrics("router").get('baton_router_requests_total{code="CANCELLED"}', 0)
+
+        for cut, within_s in (("reset", 1), ("drop_silently", KEEPALIVE_S)):
+            with self.subTest(cut=cut), Proxy(self.cluster.target) as link:
+                before = cancelled()
+                client = api.Client(link.address)
+                stream = client.stream(api.generation("the time", **LONG), PATIENCE_S).read_tokens(5)
+                unary = client.start(api.generation(LONG_PROMPT, max_tokens=4), PATIENCE_S)
+                # More than the stream's: the call has got there.
+                wait_for(lambda: self.cluster.blocks_held("prefill") > len(LONG_PROMPT) // 32, what="the prompt's blocks")
+                self.assertEqual((stream.call.done(), unary.done()), (False, False))
+                link.refuse()  # it stays away
+                getattr(link, cut)()
+                wait_for(lambda: cancelled() == before + 2, limit(within_s + 2), "the end of both requests")
+                self.assert_steps_stop(2)
                 client.close()
 
     def test_a_quiet_client_that_is_there_is_not_taken_for_gone(self):
         # Nothing is written to a unary call before its end.
-        call = self.client.start(api.generation([7] * 100, **LONG), timeout_s=120)
-        time.sleep(KEEPALIVE_S)
-        self.assertFalse(call.done(), "it ended, or the machine is too fast for LONG")
-        self.assertEqual(len(ids(call.result(timeout_s=120))), LONG["max_tokens"])
+        call = self.client.start(api.generation([7] * 100, max_tokens=1000, ignore_eos=True), PATIENCE_S)
+        wait_for(lambda: self.running("decode") > 0, what="its answer is under way")
+        self.cluster.signal("decode", signal.SIGSTOP)
+        try:
+            time.sleep(KEEPALIVE_S)
+            self.assertFalse(call.done())
+        finally:
+            self.cluster.signal("decode", signal.SIGCONT)
+        self.assertEqual(len(ids(call.result(PATIENCE_S))), 1000)
 
 
 if __name__ == "__main__":

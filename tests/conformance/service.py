@@ -16,7 +16,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import api  # noqa: E402
-from cluster import Cluster, real_model, scrape, tiny_model, wait_for  # noqa: E402
+from cluster import Cluster, limit, real_model, scrape, tiny_model, wait_for  # noqa: E402
 from gguf_file import GgufFile  # noqa: E402
 
 # Descriptors and threads that come and go with gRPC's own pools.
@@ -86,9 +86,10 @@ class ServiceTest(unittest.TestCase):
                 for server in cls.servers()}
 
     def tearDown(self):
-        """Whatever a test did."""
+        """Whatever a test did; and the next one finds nothing under way."""
         self.assert_quiet()
         self.assert_alive()
+        self.assert_quiet()
 
     def assert_alive(self):
         for server in self.servers():
@@ -114,7 +115,7 @@ class ServiceTest(unittest.TestCase):
     def assert_quiet(self, timeout_s=5, clients=0):
         """`clients`: connections that are still open."""
         try:
-            wait_for(lambda: not self.busy(clients), timeout_s)
+            wait_for(lambda: not self.busy(clients), limit(timeout_s))
         except AssertionError:
             self.assertEqual(self.busy(clients), [])
 
@@ -127,7 +128,7 @@ class ServiceTest(unittest.TestCase):
         with self.assertRaises(api.Failure) as caught:
             self.client.generate(request)
         failure = caught.exception
-        self.assertLess(time.monotonic() - began, 5)  # 1 s on a machine with nothing else to do
+        self.assertLess(time.monotonic() - began, limit(2))
         self.assertEqual(failure.code, code, failure)
         self.assertEqual([path for path, _ in failure.fields], [field], failure)
         self.assertEqual(self.steps(), before)
