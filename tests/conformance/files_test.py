@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 from service import ServiceTest
-from cluster import main, program
+from cluster import PATIENCE_S, main, program
 from gguf_file import ARRAY, FLOAT32, STRING, UINT32, UINT64, GgufFile, encoded, string
 
 # Of a whole process that refuses a file, its libraries included.
@@ -35,7 +35,7 @@ class DamagedFiles(ServiceTest):
             process = subprocess.Popen([program(name), *flags, "--model", path, "--backend=reference", "--threads=1"]
                                        if name != "baton-router" else [program(name), *flags, "--model", path],
                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-            served = threading.Timer(20, process.kill)  # what has not refused by then does not
+            served = threading.Timer(PATIENCE_S, process.kill)  # what has not refused by then does not
             served.start()
             text = process.stderr.read()
             _, status, usage = os.wait4(process.pid, 0)

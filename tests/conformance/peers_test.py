@@ -11,7 +11,7 @@ import threading
 
 from service import ServiceTest, ids
 import api
-from cluster import PATIENCE_S, main
+from cluster import PATIENCE_S, main, wait_for
 import wire
 
 ROUTER = api.state_pb.Epoch(hi=0xbad, lo=1)
@@ -32,13 +32,21 @@ class Peer:
     def __init__(self, target):
         self.channel = api.channel(target)
         self.workers = api.stub(self.channel, "baton.worker.v1.WorkerService")
-        self.router = api.Duplex(self.workers.Session)
+        self.router = api.Duplex(self.workers.Session, timeout_s=None)
         self.router.send(api.worker_pb.SessionRequest(hello=dict(router_epoch=ROUTER, session_number=1,
                                                                  protocol_version=1)))
         self.worker = self.router.receive().events[0].hello
-        self.source = api.Duplex(api.stub(self.channel, "baton.transfer.v1.TransferService").Session)
+        self.source = api.Duplex(api.stub(self.channel, "baton.transfer.v1.TransferService").Session, timeout_s=None)
         self.source.send(api.transfer_pb.SessionRequest(hello=self.source_hello()))
         self.sink = self.source.receive().hello
+        self.closed = threading.Event()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self):
+        """Its leases last as long as it does."""
+        while not self.closed.wait(1):
+            self.router.send(api.worker_pb.SessionRequest(heartbeat={}))
+            self.source.send(api.transfer_pb.SessionRequest(heartbeat={}))
 
     def source_hello(self, **fields):
         return api.transfer_pb.SourceHello(**{**dict(
@@ -91,6 +99,7 @@ class Peer:
         return wire.frame(wire.PIECE, header + payload, length=body_length)
 
     def close(self):
+        self.closed.set()
         self.source.cancel()
         self.router.cancel()
         self.channel.close()
@@ -170,7 +179,7 @@ class HostilePeers(ServiceTest):
         for fields in bad:
             with self.subTest(**{name: value if name != "payload" else len(value) for name, value in fields.items()}):
                 connection = peer.opened()
-                self.assertGreater(self.cluster.blocks_held("decode"), 0)
+                wait_for(lambda: self.cluster.blocks_held("decode") > 0, what="the grant")
                 send(connection, peer.piece(**fields))
                 self.assert_ended(connection)
 
