@@ -7,7 +7,7 @@ import time
 import unittest
 
 import api
-from cluster import Cluster, main, tiny_model, wait_for
+from cluster import Cluster, limit, main, tiny_model, wait_for
 
 EVERY_FIELD = dict(
     model="", priority=1, tenant="t", request_id="every-field", temperature=0.7, top_k=50, top_p=0.9, min_p=0.01,
@@ -110,23 +110,23 @@ class Api(unittest.TestCase):
         with self.assertRaises(api.Failure) as caught:
             stream.read()
         self.assertEqual(caught.exception.code, "CANCELLED")
-        self.cluster.assert_idle(timeout_s=2)
+        self.cluster.assert_idle(limit(2))
         unary = self.client.start(api.generation("the time", **LONG))
         wait_for(lambda: self.cluster.metrics("decode")["baton_requests_running"] > 0)
         unary.cancel()
         with self.assertRaises(api.Failure) as caught:
             unary.result()
         self.assertEqual(caught.exception.code, "CANCELLED")
-        self.cluster.assert_idle(timeout_s=2)
+        self.cluster.assert_idle(limit(2))
 
     def test_a_deadline_ends_a_stream_with_what_came_before(self):
-        stream = self.client.stream(api.generation("the time", **LONG), timeout_s=1)
+        stream = self.client.stream(api.generation("the time", **LONG), timeout_s=2)
         with self.assertRaises(api.Failure) as caught:
             stream.read()
         self.assertEqual(caught.exception.code, "DEADLINE_EXCEEDED")
         self.assertGreater(len(stream.ids[0]), 0)
         self.assertIsNone(stream.completed)
-        self.cluster.assert_idle(timeout_s=2)
+        self.cluster.assert_idle(limit(2))
 
     def test_health_and_models_are_served(self):
         self.assertEqual(self.client.health(), "SERVING")

@@ -34,6 +34,7 @@ class CacheTest(unittest.TestCase):
     def test_a_second_turn_finds_the_first_one_at_both_workers(self):
         with self.cluster() as cluster:
             def shipped():
+                cluster.assert_idle()  # the source has counted it
                 return cluster.metrics("prefill").get("baton_handoff_bytes_total", 0)
 
             first = cluster.generate(*flags(FIRST))

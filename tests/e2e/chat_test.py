@@ -8,7 +8,7 @@ import tempfile
 import threading
 import unittest
 
-from cluster import Cluster, main, tiny_model, wait_for
+from cluster import Cluster, limit, main, tiny_model, wait_for
 
 SLOW = {"layers": 32, "context": 4096}
 
@@ -102,10 +102,12 @@ class ChatTest(unittest.TestCase):
                 seen = len(chat.output)
                 chat.say("the time")
                 wait_for(lambda n=seen: len(chat.output) > n, what="the answer")
+                # Not the last of the one before.
+                wait_for(lambda: cluster.metrics("router")["baton_requests_running"] == 1, what="a request")
                 chat.process.send_signal(signal.SIGINT)
                 wait_for(lambda: cluster.metrics("router")["baton_requests_running"] == 0)
                 wait_for(lambda: chat.output.endswith(b"\n"), what="the end of the line")
-            cluster.assert_idle(timeout_s=5)
+            cluster.assert_idle(limit(5))
             chat.process.send_signal(signal.SIGINT)
             chat.say("/quit")
             self.assertEqual(chat.end(), (0, ""))

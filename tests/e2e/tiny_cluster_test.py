@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-from cluster import Cluster, main, tiny_model, wait_for
+from cluster import Cluster, limit, main, tiny_model, wait_for
 
 # Slow enough that a request is under way for many seconds unless something ends it.
 SLOW_MODEL = {"layers": 32, "context": 4096}
@@ -112,8 +112,10 @@ class SplitCluster(unittest.TestCase):
         t = answer["timings"]
         self.assertAlmostEqual(t["time_to_first_token"],
                                t["queue"] + t["route"] + t["reserve_wait"] + t["prefill"], 6)
-        self.assertGreater(t["handoff"], 0)
         self.assertGreaterEqual(t["total"], t["time_to_first_token"])
+        # A request does not wait for ever for its source's report.
+        wait_for(lambda: self.cluster.generate("--prompt", "a b c", "--max-tokens", "6")["timings"]["handoff"] > 0,
+                 what="a handoff's time")
 
     def test_a_first_token_that_ends_the_request_needs_no_decode_worker(self):
         answer = self.cluster.generate("--prompt", "a b c", "--max-tokens", "1")
@@ -234,10 +236,10 @@ class SlowCluster(unittest.TestCase):
         before = self.cluster.metrics("router")
         self.assertEqual(before["baton_requests_running"], 1)
         stream.kill()
-        self.cluster.assert_idle(timeout_s=2)
+        self.cluster.assert_idle(limit(2))
         wait_for(lambda: self.cluster.metrics("router")["baton_requests_running"] == 0)
         cancelled = 'baton_router_requests_total{code="CANCELLED"}'
-        self.assertEqual(self.cluster.metrics("router")[cancelled], before.get(cancelled, 0) + 1)
+        wait_for(lambda: self.cluster.metrics("router").get(cancelled, 0) == before.get(cancelled, 0) + 1)
 
     def test_a_client_that_leaves_while_decoding_frees_both_workers_within_two_seconds(self):
         stream = self.cluster.start(*LONG_ANSWER)
@@ -257,8 +259,8 @@ class SlowCluster(unittest.TestCase):
             began = time.monotonic()
             done = self.cluster.run(*flags, "--timeout-ms", "1000")
             self.assertIn("error: DEADLINE_EXCEEDED", done.stderr.decode())
-            self.cluster.assert_idle(timeout_s=2)
-            self.assertLess(time.monotonic() - began, 5)
+            self.cluster.assert_idle(limit(2))
+            self.assertLess(time.monotonic() - began, 1 + limit(2))
 
 
 class StoppedCluster(unittest.TestCase):
@@ -278,7 +280,7 @@ class StoppedCluster(unittest.TestCase):
             cluster.signal("decode", signal.SIGKILL)
             killed = time.monotonic()
             self.assertEqual(stream.wait(), 1)
-            self.assertLess(time.monotonic() - killed, 8)
+            self.assertLess(time.monotonic() - killed, limit(2))
             self.assertIn(b"UNAVAILABLE WORKER_LOST", stream.errors)
             wait_for(lambda: cluster.blocks_held("prefill") == 0)
             refused = cluster.run("--prompt", "hi")
@@ -324,7 +326,7 @@ class StoppedCluster(unittest.TestCase):
             steps = cluster.metrics("prefill")["baton_step_seconds_count"] - steps_before
             self.assertLess(steps, tokens)
             self.assertIsNone(stream.first_byte_at)
-            wait_for(lambda: stream.first_byte_at, timeout_s=45, what="the first token")
+            wait_for(lambda: stream.first_byte_at, what="the first token")
             cluster.signal("decode", signal.SIGCONT)
             self.assertEqual(stream.wait(), 0, stream.errors)
 
@@ -425,7 +427,8 @@ class StoppedCluster(unittest.TestCase):
     def test_every_metric_of_the_contract_moves(self):
         with self.cluster(*SLOW_FLAGS, **SLOW_MODEL) as cluster:
             before = {role: cluster.metrics(role) for role in ("router", "prefill", "decode")}
-            stream = cluster.start(*LONG_ANSWER[:-1], "the time " * 60)
+            # A transfer lasts as long as its prompt: long enough to be seen.
+            stream = cluster.start(*LONG_ANSWER[:-2], "--prompt-tokens", ",".join(["7"] * 560))
             seen = set()
 
             def all_gauges_seen():
@@ -441,16 +444,12 @@ class StoppedCluster(unittest.TestCase):
             wait_for(all_gauges_seen, what=f"gauges, seen {seen}")
             stream.kill()
             cluster.generate("--prompt", "a b", "--max-tokens", "4")
-            all_gauges_seen()
-            for role, name in (("router", "baton_time_to_first_token_seconds_count"),
-                               ("router", "baton_inter_token_latency_seconds_count"),
-                               ("router", "baton_prompt_tokens_total"),
-                               ("router", "baton_generation_tokens_total"),
-                               ("prefill", "baton_prompt_tokens_total"),
-                               ("decode", "baton_generation_tokens_total"),
-                               ("prefill", "baton_handoff_seconds_count"),
-                               ("prefill", "baton_handoff_bytes_total")):
-                self.assertIn((role, name), seen)
+            counters = {("router", "baton_time_to_first_token_seconds_count"),
+                        ("router", "baton_inter_token_latency_seconds_count"),
+                        ("router", "baton_prompt_tokens_total"), ("router", "baton_generation_tokens_total"),
+                        ("prefill", "baton_prompt_tokens_total"), ("decode", "baton_generation_tokens_total"),
+                        ("prefill", "baton_handoff_seconds_count"), ("prefill", "baton_handoff_bytes_total")}
+            wait_for(lambda: all_gauges_seen() and counters <= seen, what=f"all of {counters}")
 
 
 if __name__ == "__main__":
