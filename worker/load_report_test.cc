@@ -46,13 +46,14 @@ TEST_F(LoadReportTest, SaysOnceASecondHowMuchIsPacked) {
 }
 
 TEST_F(LoadReportTest, StagesAreMetrics) {
-  LoadReport report(metrics_, log_, "m.gguf", SteadyNow());
+  const Time begin = SteadyNow();
+  LoadReport report(metrics_, log_, "m.gguf", begin);
   report.StageTook("pack", 2.5);
   report.StageEnds("vocabulary");
   report.Done();
   EXPECT_EQ(Seconds("pack"), 2.5);
   EXPECT_GT(Seconds("vocabulary"), 0);
-  EXPECT_LT(Seconds("vocabulary"), 1);
+  EXPECT_LE(Seconds("vocabulary"), ToSeconds(SteadyNow() - begin));
   EXPECT_THAT(lines_.back(), HasSubstr("loaded the model"));
 }
 

@@ -29,7 +29,7 @@
 namespace baton::worker {
 namespace {
 
-constexpr std::chrono::seconds kPatience{30};
+constexpr std::chrono::seconds kPatience{60};
 
 std::string TempPath(const std::string& name) {
   static int next = 0;

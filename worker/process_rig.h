@@ -64,7 +64,7 @@ class ProcessRouter : private Stream<v1::SessionRequest, v1::SessionResponse>::L
 
   // Events of an attempt so far.
   std::vector<v1::WorkerEvent> EventsOf(const AttemptId& attempt);
-  // Waits until `done` says so of the attempt's events; false after 30 s.
+  // Waits until `done` says so of the attempt's events; false after 60 s.
   bool WaitFor(const AttemptId& attempt,
                const std::function<bool(const std::vector<v1::WorkerEvent>&)>& done);
   // Waits for a finish reason in a Token event, or the last event of another kind.
