@@ -19,7 +19,7 @@
 namespace baton::kvtransfer {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(20);
+constexpr Duration kPatience = std::chrono::seconds(60);
 
 std::string Event(std::string_view name, const AttemptId& attempt) {
   return std::string(name) + " " + std::to_string(attempt.request);

@@ -30,7 +30,7 @@ inline constexpr Epoch kSinkEpoch{2, 2};
 class EventLog {
  public:
   void Add(const std::string& event);
-  // False after 20 s.
+  // False after 60 s.
   [[nodiscard]] bool Await(const std::string& event, int times = 1);
   int Count(const std::string& event);
   std::string ToString();
@@ -71,7 +71,7 @@ class RawPeer {
  public:
   virtual ~RawPeer() = default;
   virtual void Send(std::string bytes) = 0;
-  // Whether the other side ended the connection, within 20 s.
+  // Whether the other side ended the connection, within 60 s.
   [[nodiscard]] virtual bool AwaitEnd() = 0;
   // A piece of these blocks as this transport encodes it. Damaged: its CRC is wrong.
   virtual std::string Piece(const PieceHeader& header, const std::vector<kv::BlockId>& blocks,
