@@ -1,6 +1,7 @@
 #include "kernels/cpu/activation.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "common/check.h"
 
@@ -34,14 +35,14 @@ QuantizedRows<Q> View(const QuantizedStore<Q>& store, uint32_t row, uint32_t blo
   return view;
 }
 
+// A block stands out when the square of its scale is so many times the mean of its row.
+constexpr float kStandsOut = 2;
+constexpr float kStandsOutByFar = 12;
+
 // left = x - scale * q.
-void Residual(const float* __restrict x, const int8_t* __restrict q, const float* __restrict scale,
-              uint32_t blocks, float* __restrict left) {
-  for (uint32_t b = 0; b < blocks; ++b) {
-    for (uint32_t i = b * kBlock; i < (b + 1) * kBlock; ++i) {
-      left[i] = x[i] - scale[b] * static_cast<float>(q[i]);
-    }
-  }
+void Residual(const float* __restrict x, const int8_t* __restrict q, float scale,
+              float* __restrict left) {
+  for (uint32_t i = 0; i < kBlock; ++i) left[i] = x[i] - scale * static_cast<float>(q[i]);
 }
 
 template <typename Q>
@@ -57,7 +58,8 @@ void CpuActivation::SetForms(Forms forms) {
   const size_t values = size_t{max_rows()} * cols();
   const size_t scales = size_t{max_rows()} * blocks();
   if ((forms & (kInt8 | kInt16)) != 0) BATON_CHECK(cols() % kBlock == 0);
-  if ((forms & kResidual) != 0) BATON_CHECK((forms & kInt8) != 0);
+  const bool residual = (forms & (kResidual | kResidualOfFew)) != 0;
+  if (residual) BATON_CHECK((forms & kInt8) != 0);
   if ((forms & kFloat) != 0 && values_.empty()) values_ = AlignedArray<float>(values);
   const auto take_int8 = [&](QuantizedStore<int8_t>& store) {
     store.q = AlignedArray<int8_t>(values);
@@ -66,7 +68,13 @@ void CpuActivation::SetForms(Forms forms) {
     store.centre = AlignedArray<int32_t>(scales);
   };
   if ((forms & kInt8) != 0 && int8_.q.empty()) take_int8(int8_);
-  if ((forms & kResidual) != 0 && residual_.q.empty()) take_int8(residual_);
+  if (residual && residual_.q.empty()) {
+    take_int8(residual_);
+    has_residual_ = AlignedArray<uint8_t>(scales);
+    const uint32_t tiles = (max_rows() + kTileRows - 1) / kTileRows;
+    residual_blocks_ = AlignedArray<uint32_t>(size_t{tiles} * blocks());
+    residual_counts_.resize(tiles);
+  }
   if ((forms & kInt16) != 0 && int16_.q.empty()) {
     int16_.q = AlignedArray<int16_t>(values);
     int16_.scale = AlignedArray<float>(scales);
@@ -76,10 +84,6 @@ void CpuActivation::SetForms(Forms forms) {
 
 QuantizedRows<int8_t> CpuActivation::int8_rows(uint32_t first_row) const {
   return View(int8_, first_row, blocks());
-}
-
-QuantizedRows<int8_t> CpuActivation::residual_rows(uint32_t first_row) const {
-  return View(residual_, first_row, blocks());
 }
 
 QuantizedRows<int16_t> CpuActivation::int16_rows(uint32_t first_row) const {
@@ -101,28 +105,69 @@ void CpuActivation::Quantize(const Tier& tier, const float* x, size_t x_stride, 
   if ((forms_ & kInt16) != 0) {
     run(Target(int16_, first_row, first_block, blocks()), tier.quantize_int16);
   }
-  if ((forms_ & kResidual) != 0) {
-    for (uint32_t r = 0; r < rows; ++r) {
-      QuantizeResidual(tier, x + r * x_stride, first_row + r, first_block, count);
+  if ((forms_ & (kResidual | kResidualOfFew)) == 0) return;
+  BATON_CHECK(first_block == 0 && count == blocks());
+  for (uint32_t r = 0; r < rows; ++r) QuantizeResidual(tier, x + r * x_stride, first_row + r);
+}
+
+void CpuActivation::QuantizeResidual(const Tier& tier, const float* x, uint32_t row) {
+  const QuantizedRows<int8_t> coarse = int8_rows(row);
+  float squares = 0;
+  for (uint32_t b = 0; b < blocks(); ++b) squares += coarse.scale[b] * coarse.scale[b];
+  const float least = ((forms_ & kResidual) != 0 ? kStandsOut : kStandsOutByFar) * squares;
+  uint8_t* has = has_residual_.get() + size_t{row} * blocks();
+  for (uint32_t b = 0; b < blocks(); ++b) {
+    const float square = coarse.scale[b] * coarse.scale[b];
+    has[b] = square > 0 && square * static_cast<float>(blocks()) >= least;
+    if (has[b] == 0) continue;
+    float left[kBlock];
+    Residual(x + size_t{b} * kBlock, coarse.q + size_t{b} * kBlock, coarse.scale[b], left);
+    auto target = Target(residual_, row, b, blocks());
+    target.x = left;
+    target.rows = target.blocks = 1;
+    tier.quantize_int8(target);
+  }
+}
+
+void CpuActivation::GatherResiduals(uint32_t first, uint32_t end) {
+  if ((forms_ & (kResidual | kResidualOfFew)) == 0) return;
+  for (; first < end; first += kTileRows) GatherTile(first, std::min(first + kTileRows, end));
+}
+
+// In place: the i-th block of the list moves from behind to place i, or stays.
+void CpuActivation::GatherTile(uint32_t first, uint32_t end) {
+  const uint32_t tile = first / kTileRows;
+  uint32_t* list = residual_blocks_.get() + size_t{tile} * blocks();
+  uint32_t count = 0;
+  const uint8_t* has = has_residual_.get();
+  for (uint32_t b = 0; b < blocks(); ++b) {
+    uint8_t any = 0;
+    for (uint32_t row = first; row < end; ++row) any |= has[size_t{row} * blocks() + b];
+    if (any != 0) list[count++] = b;
+  }
+  residual_counts_[tile] = count;
+  for (uint32_t row = first; row < end; ++row) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const QuantizeRows<int8_t> to = Target(residual_, row, i, blocks());
+      if (has[size_t{row} * blocks() + list[i]] == 0) {
+        std::memset(to.q, 0, kBlock);
+        *to.scale = *to.scaled_sum = 0;
+        *to.centre = 0;
+        continue;
+      }
+      const QuantizeRows<int8_t> from = Target(residual_, row, list[i], blocks());
+      std::memmove(to.q, from.q, kBlock);
+      *to.scale = *from.scale;
+      *to.scaled_sum = *from.scaled_sum;
+      *to.centre = *from.centre;
     }
   }
 }
 
-void CpuActivation::QuantizeResidual(const Tier& tier, const float* x, uint32_t row,
-                                     uint32_t first_block, uint32_t count) {
-  constexpr uint32_t kBlocksAtATime = 32;
-  const QuantizedRows<int8_t> coarse = int8_rows(row);
-  float left[kBlocksAtATime * kBlock];
-  for (uint32_t done = 0; done < count; done += kBlocksAtATime) {
-    auto target = Target(residual_, row, first_block + done, blocks());
-    target.x = left;
-    target.rows = 1;
-    target.blocks = std::min(count - done, kBlocksAtATime);
-    const size_t at = first_block + done;
-    Residual(x + size_t{done} * kBlock, coarse.q + at * kBlock, coarse.scale + at, target.blocks,
-             left);
-    tier.quantize_int8(target);
-  }
+ResidualTile CpuActivation::residual(uint32_t first_row) const {
+  const uint32_t tile = first_row / kTileRows;
+  return {{residual_blocks_.get() + size_t{tile} * blocks(), residual_counts_[tile]},
+          View(residual_, first_row, blocks())};
 }
 
 std::vector<double> CpuActivation::Read(uint32_t row) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -12,10 +13,19 @@
 
 namespace baton::kernels::cpu {
 
-// A set of the forms in which a weight can want its input.
-// kResidual, with kInt8: what int8 left over, as int8 again.
-enum Form : uint32_t { kFloat = 1, kInt8 = 2, kInt16 = 4, kResidual = 8 };
+// A set of the forms in which a weight can want its input. With kInt8 there may be a residual: what
+// int8 left over, as int8 again, of the blocks that stand out of their row (docs/numerics.md).
+enum Form : uint32_t {
+  kFloat = 1,
+  kInt8 = 2,
+  kInt16 = 4,
+  kResidual = 8,        // of blocks that stand out
+  kResidualOfFew = 16,  // of those that do by far
+};
 using Forms = uint32_t;
+
+// Rows that one panel meets before the next panel is taken.
+inline constexpr uint32_t kTileRows = 48;
 
 // Zeroed, on a cache line of its own, so that threads that write neighbouring columns of a row
 // share no line.
@@ -46,6 +56,13 @@ struct QuantizedStore {
   AlignedArray<int32_t> centre;
 };
 
+// What a tile of rows holds beside int8: the blocks of which some row has a residual, ascending,
+// and rows of these blocks alone, zero where a row has none.
+struct ResidualTile {
+  std::span<const uint32_t> blocks;
+  QuantizedRows<int8_t> rows;
+};
+
 // Memory for a form is taken when the form is first wanted.
 class CpuActivation final : public Activation {
  public:
@@ -60,24 +77,33 @@ class CpuActivation final : public Activation {
   const float* values(uint32_t row) const { return values_.get() + size_t{row} * cols(); }
 
   QuantizedRows<int8_t> int8_rows(uint32_t first_row) const;
-  QuantizedRows<int8_t> residual_rows(uint32_t first_row) const;
   QuantizedRows<int16_t> int16_rows(uint32_t first_row) const;
 
   // Quantises x [rows, 32 * blocks] into columns from 32 * first_block on, into every quantised
-  // form that is set. Threads may write different rows or blocks at the same time.
+  // form that is set. Threads may write different rows or blocks at the same time; a residual
+  // wants whole rows.
   void Quantize(const Tier& tier, const float* x, size_t x_stride, uint32_t first_row,
                 uint32_t rows, uint32_t first_block, uint32_t blocks);
+
+  // Gathers the residuals, if there are any, of the tiles from row `first` (a multiple of
+  // kTileRows) to row `end`, which have been quantised. Once for each tile, by one thread.
+  void GatherResiduals(uint32_t first, uint32_t end);
+  // Of the tile that begins at `first_row`, gathered.
+  ResidualTile residual(uint32_t first_row) const;
 
   std::vector<double> Read(uint32_t row) const;
 
  private:
-  void QuantizeResidual(const Tier& tier, const float* x, uint32_t row, uint32_t first_block,
-                        uint32_t count);
+  void QuantizeResidual(const Tier& tier, const float* x, uint32_t row);
+  void GatherTile(uint32_t first, uint32_t end);
 
   Forms forms_ = 0;
   AlignedArray<float> values_;
   QuantizedStore<int8_t> int8_;
-  QuantizedStore<int8_t> residual_;
+  QuantizedStore<int8_t> residual_;     // at its own place; when gathered, in the order of the list
+  AlignedArray<uint8_t> has_residual_;  // [row][block]
+  AlignedArray<uint32_t> residual_blocks_;  // [tile][blocks()]
+  std::vector<uint32_t> residual_counts_;   // [tile]
   QuantizedStore<int16_t> int16_;
 };
 

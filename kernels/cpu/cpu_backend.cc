@@ -48,7 +48,7 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return "cpu"; }
   // Not the tier: all give the same bits.
   std::string numerics() const override {
-    return kv_type_ == KvType::kInt8 ? "cpu numerics v1, kv int8" : "cpu numerics v1, kv f16";
+    return kv_type_ == KvType::kInt8 ? "cpu numerics v2, kv int8" : "cpu numerics v2, kv f16";
   }
   uint32_t threads() const override { return pool_.threads(); }
   uint64_t synchronisations() const { return pool_.synchronisations(); }
@@ -108,6 +108,7 @@ class CpuBackend final : public Backend {
     const RowNorm row_norm = Normed(norm, x, out);
     pool_.ForRange(x.rows(), kRowGrain,
                    [&](uint32_t begin, uint32_t end) { row_norm.Run(begin, end); });
+    row_norm.Finish(0);
   }
 
   void Linear(const PackedWeight& w, const Activation& in, Activation& out) override {
@@ -123,6 +124,7 @@ class CpuBackend final : public Backend {
     const RowNorm row_norm = Normed(norm, x, out);
     NormEpilogue epilogue(row_norm, pool_, countdowns_);
     RunLinear(tier_, pool_, Cpu(w), Cpu(in), {Cpu(x), true, &epilogue});
+    epilogue.Finish();
   }
 
   void GatedLinear(const PackedWeight& w, const Activation& in, const PackedWeight& consumer,

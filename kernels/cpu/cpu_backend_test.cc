@@ -159,6 +159,111 @@ TEST(CpuBackendTest, RowsHaveTheSameBitsOnEveryTierAndThreadCountAndInAnyCompany
   }
 }
 
+// Rows of which a block or two, any ones, are much larger than the rest.
+std::vector<float> RowsThatStandOut(std::mt19937_64& random, uint32_t rows, uint32_t cols) {
+  auto values = RandomFloats(random, size_t{rows} * cols);
+  const auto enlarge = [&](uint32_t row, float times) {
+    float* block = &values[size_t{row} * cols + random() % (cols / 32) * 32];
+    for (uint32_t i = 0; i < 32; ++i) block[i] *= times;
+  };
+  for (uint32_t row = 0; row < rows; ++row) {
+    enlarge(row, 20);
+    if (row % 2 == 1) enlarge(row, 15);
+  }
+  return values;
+}
+
+// Q, k, v and a feed-forward's inner product of normed rows, as the layers have them.
+std::vector<double> Projections(const Configuration& configuration, TensorType type, uint32_t cols,
+                                const std::vector<float>& values, bool fused) {
+  constexpr uint32_t kOutputs = 38;
+  std::mt19937_64 random(14);
+  Fixture f(configuration);
+  const auto a = RandomTensor(random, type, kOutputs, cols);
+  const auto b = RandomTensor(random, type, kOutputs, cols);
+  const RawTensor raw[] = {a.raw(), b.raw()};
+  const auto gain = f.Gain(std::vector<float>(cols, 1.0f));
+  auto x = f.Rows(values, cols);
+  const uint32_t rows = x->rows();
+  auto h = f.backend->NewActivation(rows, cols);
+  auto out = f.backend->NewActivation(rows, 2 * kOutputs);
+  auto gated = f.backend->NewActivation(rows, kOutputs);
+  auto nothing = f.Rows(std::vector<float>(size_t{rows} * 32), 32);
+  const auto zero = PackOne(*f.backend, Table(std::vector<float>(size_t{cols} * 32), 32));
+  const auto norm = [&](const PackedWeight& consumer) {
+    const NormCall call{*gain, 0, consumer};
+    if (fused) return f.backend->LinearAddNorm(*zero, *nothing, *x, call, *h);
+    f.backend->Norm(*x, call, *h);
+  };
+  const auto qkv = *f.backend->Pack(raw, PartOrder::kQueryKeyValue);
+  norm(*qkv);
+  f.backend->Linear(*qkv, *h, *out);
+  auto all = f.All(*out);
+  const auto gate_up = *f.backend->Pack(raw, PartOrder::kGateUp);
+  const auto consumer = PackOne(*f.backend, RandomTensor(random, TensorType::kF32, 4, kOutputs));
+  norm(*gate_up);
+  f.backend->GatedLinear(*gate_up, *h, *consumer, *gated);
+  const auto inner = f.All(*gated);
+  all.insert(all.end(), inner.begin(), inner.end());
+  return all;
+}
+
+// A tile of rows is multiplied with the residuals of all its rows.
+TEST(CpuBackendTest, ARowsResidualIsItsOwnInAnyCompany) {
+  constexpr uint32_t kCols = 640;
+  constexpr uint32_t kRows = 103;  // more than a band
+  std::mt19937_64 random(15);
+  const auto values = RowsThatStandOut(random, kRows, kCols);
+  for (TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1}) {
+    const auto expected = Projections(kConfigurations[0], type, kCols, values, false);
+    for (const auto& configuration : kConfigurations) {
+      EXPECT_EQ(Projections(configuration, type, kCols, values, true), expected);
+      for (uint32_t row : {0u, 47u, 48u, 102u}) {
+        const std::vector<float> alone(&values[row * kCols], &values[row * kCols] + kCols);
+        const auto part = Projections(configuration, type, kCols, alone, false);
+        EXPECT_TRUE(std::equal(part.begin(), part.begin() + 76, &expected[row * 76]));
+        EXPECT_TRUE(std::equal(part.begin() + 76, part.end(), &expected[kRows * 76 + row * 38]));
+      }
+    }
+  }
+}
+
+TEST(CpuLinearTest, AResidualTakesMostOfTheErrorOfRowsThatStandOut) {
+  constexpr uint32_t kCols = 640;
+  constexpr uint32_t kRows = 20;
+  std::mt19937_64 random(16);
+  Fixture f(kConfigurations[2]);
+  const auto values = RowsThatStandOut(random, kRows, kCols);
+  const auto gain = f.Gain(std::vector<float>(kCols, 1.0f));
+  const auto exact_input = PackOne(*f.backend, RandomTensor(random, TensorType::kF32, 4, kCols));
+  for (TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1}) {
+    const auto tensor = RandomTensor(random, type, 40, kCols);
+    const auto weights = tensor.Values();
+    auto x = f.Rows(values, kCols);
+    auto h = f.backend->NewActivation(kRows, kCols);
+    f.backend->Norm(*x, {*gain, 0, *exact_input}, *h);
+    const auto exact = f.All(*h);
+    const auto error = [&](PartOrder order) {
+      const RawTensor raw = tensor.raw();
+      const auto w = *f.backend->Pack({&raw, 1}, order);
+      auto out = f.backend->NewActivation(kRows, 40);
+      f.backend->Norm(*x, {*gain, 0, *w}, *h);
+      f.backend->Linear(*w, *h, *out);
+      double squares = 0;
+      for (uint32_t r = 0; r < kRows; ++r) {
+        const auto row = f.backend->Read(*out, r);
+        for (uint32_t n = 0; n < 40; ++n) {
+          double sum = 0;
+          for (uint32_t k = 0; k < kCols; ++k) sum += weights[n * kCols + k] * exact[r * kCols + k];
+          squares += (row[n] - sum) * (row[n] - sum);
+        }
+      }
+      return std::sqrt(squares);
+    };
+    EXPECT_LT(error(PartOrder::kQueryKeyValue), 0.3 * error(PartOrder::kConcatenated));
+  }
+}
+
 TEST(CpuRopeTest, TablesAgreeWithTheMathLibrary) {
   for (double x : {-30.0, -9.2103, -1.0, -0.3, 0.0, 0.7, 12.0}) {
     EXPECT_NEAR(ExactExp(x) / std::exp(x), 1, 4e-16);

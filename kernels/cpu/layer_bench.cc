@@ -200,7 +200,7 @@ class Layers {
       Linear(*qkv_weights_[layer], normed_, {qkv_, false, &append_epilogue});
       attended_.SetForms(kFloat | kInt8);
       attention_.Run(call, qkv_, attended_);
-      normed_.SetForms(kFloat | kInt8);
+      normed_.SetForms(kFloat | kInt8 | kResidualOfFew);
       AddNorm(*o_weights_[layer], attended_);
       RunGatedLinear(ChosenTier(), pool_, *gate_up_weights_[layer], normed_, gated_);
       normed_.SetForms(kFloat | kInt8 | kResidual);
@@ -224,7 +224,7 @@ class Layers {
                            attended_.blocks());
       });
       Linear(*o_weights_[layer], attended_, {x_, true});
-      NormRows(kInt8);
+      NormRows(kInt8 | kResidualOfFew);
       RunGatedLinear(ChosenTier(), pool_, *gate_up_weights_[layer], normed_, gated_);
       Linear(*down_weights_[layer], gated_, {x_, true});
       NormRows(kInt8 | kResidual);
@@ -257,6 +257,7 @@ class Layers {
     const RowNorm norm = Norm();
     NormEpilogue epilogue(norm, pool_, countdowns_);
     Linear(w, in, {x_, true, &epilogue});
+    epilogue.Finish();
   }
   template <typename Body>
   void ForRows(const Body& body) {
@@ -265,6 +266,7 @@ class Layers {
   void NormRows(Forms forms) {
     normed_.SetForms(kFloat | forms);
     ForRows([&](uint32_t begin, uint32_t end) { Norm().Run(begin, end); });
+    Norm().Finish(0);
   }
 
   ThreadPool pool_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "kernels/cpu/packed.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -54,6 +55,24 @@ void QuantizedPanelTimes(void (*kernel)(const QuantizedPanel<Q>&), const std::by
   kernel(args);
 }
 
+// These blocks of a panel of 4-bit weights, one after the other; until the next call on the thread.
+const std::byte* BlocksOf(TensorType type, const std::byte* panel,
+                          std::span<const uint32_t> blocks) {
+  static thread_local AlignedArray<std::byte> copy;
+  static thread_local size_t room = 0;
+  const size_t block_bytes = type == TensorType::kQ4_0 ? sizeof(PanelQ4_0) : sizeof(PanelQ4_1);
+  if (room < blocks.size() * block_bytes) {
+    room = blocks.size() * block_bytes;
+    copy = AlignedArray<std::byte>(room);
+  }
+  std::byte* to = copy.get();
+  for (const uint32_t block : blocks) {
+    std::memcpy(to, panel + block * block_bytes, block_bytes);
+    to += block_bytes;
+  }
+  return copy.get();
+}
+
 void PanelTimes(const Tier& tier, const WeightPart& part, uint32_t panel, const CpuActivation& in,
                 Rows rows, const Target& target) {
   const std::byte* data = part.panel(panel);
@@ -68,9 +87,12 @@ void PanelTimes(const Tier& tier, const WeightPart& part, uint32_t panel, const 
     case TensorType::kQ4_1: {
       const auto kernel = part.type == TensorType::kQ4_0 ? tier.linear_q4_0 : tier.linear_q4_1;
       QuantizedPanelTimes(kernel, data, in.int8_rows(rows.first), in.blocks(), rows.count, target);
-      if (!part.fine_input) return;
-      return QuantizedPanelTimes(kernel, data, in.residual_rows(rows.first), in.blocks(),
-                                 rows.count, {target.out, target.stride, true});
+      if (part.residual == 0) return;
+      const ResidualTile residual = in.residual(rows.first);
+      const auto blocks = static_cast<uint32_t>(residual.blocks.size());
+      if (blocks == 0) return;
+      return QuantizedPanelTimes(kernel, BlocksOf(part.type, data, residual.blocks), residual.rows,
+                                 blocks, rows.count, {target.out, target.stride, true});
     }
     case TensorType::kQ8_0:
       return QuantizedPanelTimes(tier.linear_q8_0, data, in.int16_rows(rows.first), in.blocks(),

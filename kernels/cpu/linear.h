@@ -11,8 +11,6 @@
 
 namespace baton::kernels::cpu {
 
-// Rows that one panel meets before the next panel is taken.
-inline constexpr uint32_t kTileRows = 48;
 // Rows of which all outputs are claimed before those of the next ones.
 inline constexpr uint32_t kBandRows = 2 * kTileRows;
 

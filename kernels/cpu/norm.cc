@@ -41,7 +41,9 @@ void NormEpilogue::Finished(Rows rows, uint32_t begin, uint32_t end) {
   const uint32_t outputs = rows.count * (end - begin);
   if (rows.first < last_band_.first) {
     if (!counts_.Finish(rows.tile(), outputs)) return;
-    return last_band_.norm.Run(rows.first, rows.first + rows.count);
+    const RowNorm& norm = last_band_.norm;
+    norm.Run(rows.first, rows.first + rows.count);
+    return norm.out.GatherResiduals(rows.first, rows.first + rows.count);
   }
   if (!counts_.Finish(last_band_.first / kTileRows, outputs)) return;
   const uint32_t left = last_band_.norm.x.rows() - last_band_.first;

@@ -24,6 +24,8 @@ struct RowNorm {
   CpuActivation& out;
 
   void Run(uint32_t begin, uint32_t end) const;
+  // When the rows of the tiles from row `first` on have run, all of them; by one thread.
+  void Finish(uint32_t first) const { out.GatherResiduals(first, x.rows()); }
 };
 
 // Norms rows when their last output is there: a tile by the thread that made it, the last band by
@@ -33,6 +35,8 @@ class NormEpilogue final : public LinearEpilogue {
   // `pool` runs the linear. `counts` is memory that several calls use one after the other.
   NormEpilogue(const RowNorm& norm, ThreadPool& pool, Countdowns& counts);
   void Finished(Rows rows, uint32_t begin, uint32_t end) override;
+  // After the pass.
+  void Finish() const { last_band_.norm.Finish(last_band_.first); }
 
  private:
   // From row `first` on, in pieces.

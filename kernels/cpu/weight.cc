@@ -193,6 +193,19 @@ Form FormOf(TensorType type) {
   return kFloat;
 }
 
+Forms ResidualOf(TensorType type, PartOrder order) {
+  if (FormOf(type) != kInt8) return 0;
+  switch (order) {
+    case PartOrder::kQueryKeyValue:
+      return kResidual;
+    case PartOrder::kGateUp:
+      return kResidualOfFew;
+    case PartOrder::kConcatenated:
+      return 0;
+  }
+  return 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CpuWeight>> CpuWeight::Pack(std::span<const RawTensor> tensors,
@@ -220,7 +233,7 @@ absl::StatusOr<std::unique_ptr<CpuWeight>> CpuWeight::Pack(std::span<const RawTe
   uint32_t first_output = 0;
   for (const RawTensor& tensor : tensors) {
     BATON_ASSIGN_OR_RETURN(WeightPart part, PackPart(tensor, first_output, memory, pool));
-    part.fine_input = order == PartOrder::kQueryKeyValue && FormOf(part.type) == kInt8;
+    part.residual = ResidualOf(part.type, order);
     weight->parts_.push_back(part);
     if (!gate_up) first_output += part.rows;
   }
@@ -230,8 +243,7 @@ absl::StatusOr<std::unique_ptr<CpuWeight>> CpuWeight::Pack(std::span<const RawTe
 Forms CpuWeight::input_forms() const {
   Forms forms = 0;
   for (const WeightPart& part : parts_) {
-    forms |= FormOf(part.type);
-    if (part.fine_input) forms |= kResidual;
+    forms |= FormOf(part.type) | part.residual;
   }
   return forms;
 }

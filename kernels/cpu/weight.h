@@ -19,7 +19,7 @@ namespace baton::kernels::cpu {
 // One tensor of a weight.
 struct WeightPart {
   TensorType type = TensorType::kF32;
-  bool fine_input = false;  // 4-bit weights: the input comes with its residual
+  Forms residual = 0;  // 4-bit weights: the residual that the input comes with
   uint32_t rows = 0;
   uint32_t first_output = 0;
   uint32_t panels = 0;
