@@ -8,14 +8,12 @@ import time
 
 from service import ServiceTest, ids
 import api
-from cluster import limit, main, scrape, wait_for
+from cluster import LONGEST_S, limit, main, scrape, wait_for
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "faults"))
 from proxy import Proxy  # noqa: E402
 
 # Half of it for an answer, which a busy machine may need.
 KEEPALIVE_S = 10
-# Of what nobody waits for in vain: 200 streams at once take a slow machine minutes.
-PATIENCE_S = 600
 # Of a reader's time beside clients that do not read to that beside clients that do.
 MOST_SLOWER, MEASURED = 1.5, 10
 # Of HTTP/2, so that what waits for a client soon waits at the router.
@@ -43,13 +41,13 @@ class SlowReaders(ServiceTest):
         request = api.generation("the time", max_tokens=4000, ignore_eos=True, logprobs=20)
         clients = [api.Client(self.cluster.target, **SMALL_WINDOW) for _ in range(self.CLIENTS)]
         before = resident_bytes(router["pid"])
-        streams = [client.stream(request, PATIENCE_S) for client in clients]
+        streams = [client.stream(request) for client in clients]
         for stream in streams:
             next(stream)
         most = before
         beside = api.generation("the other", max_tokens=200, ignore_eos=True)
-        reader = self.client.stream(beside, PATIENCE_S)
-        alone = ids(self.client.generate(beside, PATIENCE_S))
+        reader = self.client.stream(beside)
+        alone = ids(self.client.generate(beside))
         for _ in reader:
             most = max(most, resident_bytes(router["pid"]))
         self.assertEqual(reader.ids[0], alone)  # served beside them, and to the end
@@ -59,7 +57,7 @@ class SlowReaders(ServiceTest):
             most = max(most, resident_bytes(router["pid"]))
             return scrape(router["metrics"]).get('baton_router_requests_total{code="RESOURCE_EXHAUSTED"}', 0) >= self.CLIENTS
 
-        wait_for(all_given_up, PATIENCE_S, "every slow client's end")
+        wait_for(all_given_up, LONGEST_S, "every slow client's end")
         # The buffer, what gRPC holds, a connection and a request.
         self.assertLess(most - before, self.CLIENTS * (256 << 10))
         self.assert_quiet(clients=self.CLIENTS)  # while they are still connected
@@ -198,8 +196,8 @@ class SlowModel(ServiceTest):
             with self.subTest(cut=cut), Proxy(self.cluster.target) as link:
                 before = cancelled()
                 client = api.Client(link.address)
-                stream = client.stream(api.generation("the time", **LONG), PATIENCE_S).read_tokens(5)
-                unary = client.start(api.generation(LONG_PROMPT, max_tokens=4), PATIENCE_S)
+                stream = client.stream(api.generation("the time", **LONG)).read_tokens(5)
+                unary = client.start(api.generation(LONG_PROMPT, max_tokens=4))
                 # More than the stream's: the call has got there.
                 wait_for(lambda: self.cluster.blocks_held("prefill") > len(LONG_PROMPT) // 32, what="the prompt's blocks")
                 self.assertEqual((stream.call.done(), unary.done()), (False, False))
@@ -211,7 +209,7 @@ class SlowModel(ServiceTest):
 
     def test_a_quiet_client_that_is_there_is_not_taken_for_gone(self):
         # Nothing is written to a unary call before its end.
-        call = self.client.start(api.generation([7] * 100, max_tokens=1000, ignore_eos=True), PATIENCE_S)
+        call = self.client.start(api.generation([7] * 100, max_tokens=1000, ignore_eos=True))
         wait_for(lambda: self.running("decode") > 0, what="its answer is under way")
         self.cluster.signal("decode", signal.SIGSTOP)
         try:
@@ -219,7 +217,7 @@ class SlowModel(ServiceTest):
             self.assertFalse(call.done())
         finally:
             self.cluster.signal("decode", signal.SIGCONT)
-        self.assertEqual(len(ids(call.result(PATIENCE_S))), 1000)
+        self.assertEqual(len(ids(call.result())), 1000)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 """Large messages from client to router, prefill and decode worker (entries LD-06, PD-12)."""
 from service import ServiceTest, ids
 import api
-from cluster import main, wait_for
+from cluster import LONGEST_S, main, wait_for
 
 MB = 1 << 20
-PATIENCE_S = 600          # a slow machine needs minutes for such prompts
 CONTEXT = 1 << 20         # tokens, the most that a model may have
 WORD = " that"            # one token of the tiny model
 
@@ -39,19 +38,19 @@ class Sizes(ServiceTest):
         stream.read(lambda one: one.started is not None)
         self.assertEqual(len(stream.started.prompt_token_ids), tokens)
         # Nothing is computed before the decode worker has granted room for all of it.
-        wait_for(lambda: self.cluster.metrics("prefill")["baton_step_seconds_count"] > steps, PATIENCE_S, "the first step")
+        wait_for(lambda: self.cluster.metrics("prefill")["baton_step_seconds_count"] > steps, LONGEST_S, "the first step")
         wait_for(lambda: self.cluster.blocks_held("decode") >= tokens // 256, what="the decode worker counts them")
         stream.cancel()
         self.assert_quiet()
 
     def raw(self, data):
-        return api.Stream(self.client.stub.GenerateStream(data, timeout=PATIENCE_S))
+        return api.Stream(self.client.stub.GenerateStream(data, timeout=LONGEST_S))
 
     def test_prompts_of_many_megabytes_cross_every_hop(self):
         for megabytes in (3.9, 4.1, 4.9):
             tokens = int(megabytes * MB / len(WORD))
             with self.subTest(text=megabytes):
-                self.assert_crosses(self.client.stream(api.generation(WORD * tokens, max_tokens=1), PATIENCE_S), tokens)
+                self.assert_crosses(self.client.stream(api.generation(WORD * tokens, max_tokens=1)), tokens)
         for bytes_each in (1, 4, 10):
             with self.subTest(bytes_each=bytes_each):
                 self.assert_crosses(self.raw(padded(1_000_000, bytes_each)), 1_000_000)
@@ -61,7 +60,7 @@ class Sizes(ServiceTest):
             self.assertEqual(self.assert_bad(request, "generation.prompt").reason, "PROMPT_TOO_LONG")
 
     def test_messages_above_the_limit_are_refused_and_stop_nobody(self):
-        beside = self.client.stream(api.generation("the time", max_tokens=400, ignore_eos=True), PATIENCE_S)
+        beside = self.client.stream(api.generation("the time", max_tokens=400, ignore_eos=True))
         next(beside)
         for request in (api.generation([200] * (8 * MB + 1)), api.generation("a" * 20 * MB), api.generation("a" * 200 * MB)):
             with api.Client(self.cluster.target) as client:
@@ -82,7 +81,7 @@ class Sizes(ServiceTest):
                 for tokens, code in ((7_000_000, "FAILED_PRECONDITION"), (9 * MB, "RESOURCE_EXHAUSTED")):
                     state = api.state_pb.DecoderState(attempt=attempt, prompt=[200] * tokens, choices=[{}])
                     with self.assertRaises(api.Failure) as caught:
-                        api.Unary(workers.Submit.future(api.worker_pb.SubmitRequest(state=state), timeout=60)).result()
+                        api.Unary(workers.Submit.future(api.worker_pb.SubmitRequest(state=state), timeout=LONGEST_S)).result()
                     self.assertEqual(caught.exception.code, code)
 
 
@@ -99,11 +98,11 @@ class PromptLogprobs(ServiceTest):
     @classmethod
     def prepare(cls, alone):
         cls.alone = alone.generate(api.generation(cls.prompt(20), prompt_logprobs=20, logprobs=20, max_tokens=3,
-                                                  ignore_eos=True), PATIENCE_S)
+                                                  ignore_eos=True))
 
     def test_prompt_log_probabilities_up_to_their_limit_are_equal_split_and_unified(self):
         request = api.generation(self.prompt(20), prompt_logprobs=20, logprobs=20, max_tokens=3, ignore_eos=True)
-        stream = self.client.stream(request, PATIENCE_S).read()
+        stream = self.client.stream(request).read()
         self.assert_end1(stream)
         self.assertEqual(stream.prompt_logprobs, list(self.alone.prompt_logprobs))
         self.assertEqual(stream.logprobs[0], list(self.alone.choices[0].logprobs))

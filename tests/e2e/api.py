@@ -20,7 +20,7 @@ import tempfile
 import threading
 from types import SimpleNamespace
 
-from cluster import PATIENCE_S, RUNFILES, skip_whole_test
+from cluster import LONGEST_S, RUNFILES, skip_whole_test
 
 # Tests start processes; gRPC's own handlers for fork only print warnings about that.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
@@ -204,18 +204,18 @@ class Client:
     def close(self):
         self.channel.close()
 
-    def generate(self, request, timeout_s=PATIENCE_S):
+    def generate(self, request, timeout_s=LONGEST_S):
         """The GenerateResponse; raises Failure."""
-        return self.start(request, timeout_s).result(timeout_s)
+        return self.start(request, timeout_s).result()
 
-    def start(self, request, timeout_s=PATIENCE_S):
+    def start(self, request, timeout_s=LONGEST_S):
         """The unary call as it runs: result(), cancel(), done()."""
         return Unary(self.stub.Generate.future(pb.GenerateRequest(generation=request), timeout=timeout_s))
 
-    def stream(self, request, timeout_s=PATIENCE_S):
+    def stream(self, request, timeout_s=LONGEST_S):
         return Stream(self.stub.GenerateStream(pb.GenerateStreamRequest(generation=request), timeout=timeout_s))
 
-    def call(self, method, request, timeout_s=PATIENCE_S):
+    def call(self, method, request, timeout_s=LONGEST_S):
         """Another unary method by name."""
         return Unary(getattr(self.stub, method).future(request, timeout=timeout_s)).result()
 
@@ -231,7 +231,7 @@ class Client:
     def detokenize(self, ids):
         return self.call("Detokenize", pb.DetokenizeRequest(token_ids=ids)).text
 
-    def health(self, service="", timeout_s=PATIENCE_S):
+    def health(self, service="", timeout_s=LONGEST_S):
         """The name of the serving status."""
         answer = Unary(self.health_stub.Check.future(health_pb.HealthCheckRequest(service=service), timeout=timeout_s))
         return health_pb.HealthCheckResponse.ServingStatus.Name(answer.result().status)
@@ -241,9 +241,10 @@ class Unary:
     def __init__(self, call):
         self.call = call
 
-    def result(self, timeout_s=PATIENCE_S):
+    def result(self):
+        """When the call has ended, by its deadline at the latest."""
         try:
-            return self.call.result(timeout=timeout_s)
+            return self.call.result()
         except grpc.FutureCancelledError as error:
             raise Failure(self.call) from error
         except grpc.RpcError as error:
@@ -367,7 +368,7 @@ class Duplex:
     """A stream both ways: send() whatever and whenever, read the answers; for sessions of workers. Messages may be
     given as bytes that no message has."""
 
-    def __init__(self, method, timeout_s=PATIENCE_S):
+    def __init__(self, method, timeout_s=LONGEST_S):
         self.outgoing = queue.Queue()
         self.call = method(iter(self.outgoing.get, None), timeout=timeout_s)
 

@@ -19,7 +19,6 @@ TURNS = 6
 AT_ONCE = 12
 BLOCK = 16
 VOCAB = 49152
-PATIENCE_S = 600
 CIRCLES = ({}, {"tenant": "a"}, {"tenant": "a", "cache_salt": b"s"}, {"tenant": "b"})
 SYSTEM_LENGTHS = [blocks * BLOCK + around for blocks in (1, 2, 5, 8) for around in (-1, 0, 1)]
 SYSTEM_TEXT = "You answer briefly and in whole sentences. You say so when you do not know. " * 6
@@ -130,7 +129,7 @@ class CachedEqualsUncached(unittest.TestCase):
             for first in range(0, len(crowd), AT_ONCE):
                 part = crowd[first:first + AT_ONCE]
                 for one in api.in_threads(len(part), lambda i, part=part: hold(
-                        part[i], TURNS, lambda request: client.generate(request, PATIENCE_S))):
+                        part[i], TURNS, lambda request: client.generate(request))):
                     cls.done += one
             cls.assert_clean(cluster)
 
@@ -141,7 +140,7 @@ class CachedEqualsUncached(unittest.TestCase):
     @classmethod
     def ask_and_note_place(cls, cluster, client, request):
         before = [total(cluster, role, HITS) for role in ROLES]
-        answer = client.generate(request, PATIENCE_S)
+        answer = client.generate(request)
         found = tuple(total(cluster, role, HITS) > hits for role, hits in zip(ROLES, before))
         cls.places[found] += 1
         assert found[0] == (answer.usage.cached_prompt_tokens > 0), (found, answer.usage)
@@ -158,7 +157,7 @@ class CachedEqualsUncached(unittest.TestCase):
         requests = [self.done[i][0] for i in order]
         with api.Client(cluster.target) as client:
             def some(thread):
-                return [client.generate(request, PATIENCE_S) for request in requests[thread::AT_ONCE]]
+                return [client.generate(request) for request in requests[thread::AT_ONCE]]
             parts = api.in_threads(AT_ONCE, some)
         answers = [None] * len(order)
         for place, i in enumerate(order):

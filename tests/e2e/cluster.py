@@ -23,6 +23,8 @@ PROGRAMS = {
 }
 # Slow machines are slow: what is measured is never how long a test waits for something to happen.
 PATIENCE_S = 60
+# What is asked for may take a slow and busy machine so long; the call or program ends then.
+LONGEST_S = 600
 SANITIZER = re.compile(r"^.*(?:ERROR: \w+Sanitizer|runtime error): .*$", re.MULTILINE)
 
 
@@ -176,16 +178,16 @@ class Cluster:
         return [os.path.join(self.bin, "baton"), "generate", "--target", target or self.target,
                 *flags]
 
-    def run(self, *flags, target=None, timeout_s=PATIENCE_S):
+    def run(self, *flags, target=None, timeout_s=LONGEST_S):
         """The finished process of `baton generate`, output as bytes."""
         return subprocess.run(self.command_of(*flags, target=target), capture_output=True,
                               timeout=timeout_s, check=False)
 
-    def generate(self, *flags, target=None, timeout_s=PATIENCE_S):
+    def generate(self, *flags, target=None, timeout_s=LONGEST_S):
         """The JSON answer, that of the first of several choices; fails when the request does."""
         return self.generate_all(*flags, target=target, timeout_s=timeout_s)[0]
 
-    def generate_all(self, *flags, target=None, timeout_s=PATIENCE_S):
+    def generate_all(self, *flags, target=None, timeout_s=LONGEST_S):
         """The JSON answers of all choices."""
         done = self.run("--json", *flags, target=target, timeout_s=timeout_s)
         if done.returncode != 0:
@@ -239,7 +241,7 @@ class Stream:
     def _read_errors(self):
         self.errors = self.process.stderr.read()
 
-    def wait(self, timeout_s=PATIENCE_S):
+    def wait(self, timeout_s=LONGEST_S):
         """The exit code."""
         try:
             code = self.process.wait(timeout=timeout_s)

@@ -21,7 +21,6 @@ AT_ONCE = 40
 SHARE = 0.4
 BLOCK = 16
 VOCAB = 49152 if REAL else 256  # of a tiny model: ids that every one has
-PATIENCE_S = 600
 LAYERS = 48  # of a tiny model: so slow that a client in Python keeps up
 PREEMPTIONS = "baton_preemptions_total"
 # A step gives a token to each of about AT_ONCE choices. Between two tokens of the oldest come steps with its prompt, at
@@ -102,7 +101,7 @@ def run_all(target, asked):
     progress, answers = Progress(), [None] * len(asked)
     with api.Client(target) as client:
         def send(number):
-            return client.stream(asked[number], PATIENCE_S)
+            return client.stream(asked[number])
 
         def work(_):
             while (started := progress.start(send, len(asked))) is not None:
@@ -173,7 +172,7 @@ class Preemption(unittest.TestCase):
         self.assertEqual(need, blocks_needed(pair[1]))
         for lacking in (1, 2, need):
             with self.cluster("--kv-blocks", str(2 * need - lacking)) as cluster, api.Client(cluster.target) as client:
-                streams = [client.stream(request, PATIENCE_S) for request in pair]
+                streams = [client.stream(request) for request in pair]
                 answers = api.in_threads(2, lambda i, streams=streams: whole_answer(streams[i].read()))
                 cluster.assert_idle()
             self.assertEqual(answers, expected, lacking)
