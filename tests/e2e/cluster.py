@@ -23,6 +23,7 @@ PROGRAMS = {
 }
 # Slow machines are slow: what is measured is never how long a test waits for something to happen.
 PATIENCE_S = 60
+MOST_BETWEEN_LOOKS_S = 1
 # What is asked for may take a slow and busy machine so long; the call or program ends then.
 LONGEST_S = 600
 SANITIZER = re.compile(r"^.*(?:ERROR: \w+Sanitizer|runtime error): .*$", re.MULTILINE)
@@ -33,13 +34,17 @@ def program(name):
 
 
 def wait_for(condition, timeout_s=PATIENCE_S, what="condition"):
-    """The first true value of condition(); fails after timeout_s."""
-    deadline = time.monotonic() + timeout_s
+    """The first true value of condition(); fails after timeout_s. A machine that stands still meanwhile (its owner may
+    pause it) does not use them up."""
+    left, last = timeout_s, time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        left -= min(now - last, MOST_BETWEEN_LOOKS_S)
+        last = now
+        if left < 0:
             raise AssertionError(f"{what} did not come true within {timeout_s} s")
         time.sleep(0.005)
 

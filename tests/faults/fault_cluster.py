@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -324,13 +323,16 @@ class FaultTest(unittest.TestCase):
 
     def quiet(self, seconds, cluster=None):
         """Within so many seconds nothing is left of any request."""
-        cluster = cluster or self.cluster
-        deadline = time.monotonic() + limit(seconds)
-        found = cluster.why_not_quiet()
-        while found and time.monotonic() < deadline:
-            time.sleep(0.01)
-            found = cluster.why_not_quiet()
-        self.assertEqual(found, [], f"after {limit(seconds)} s")
+        found = []
+
+        def nothing_left():
+            found[:] = (cluster or self.cluster).why_not_quiet()
+            return not found
+
+        try:
+            wait_for(nothing_left, limit(seconds))
+        except AssertionError:
+            self.fail(f"after {limit(seconds)} s: {found}")
 
     def alive(self, cluster=None):
         """The same processes, and a canary answers as ever."""

@@ -87,9 +87,10 @@ class Proxy:
         self._set(_held=True)
 
     def hold_after(self, count, way="up"):
-        """hold() once so many more bytes have passed that way."""
+        """hold() once so many more bytes have passed that way. Returns what `passed` is then."""
         with self._lock:
             self._hold_after[way] = self._passed[way] + count
+            return self._hold_after[way]
 
     def release(self):
         """Ends what hold() and hold_after() began; other rules stay."""

@@ -84,9 +84,9 @@ class Links(FaultTest):
             first, second = asked(400, salt=2 * round_number), asked(400, salt=2 * round_number + 1)
             expected = self.cluster.gold(second)
             self.data.throttle(int(110_000 / rounds(0.5, 1)))
-            self.data.hold_after(35_000)
-            with self.in_mid_transfer(35_000):
-                stream = self.cluster.direct.stream(first)
+            held_at = self.data.hold_after(35_000)
+            stream = self.cluster.direct.stream(first)
+            wait_for(lambda at=held_at: self.data.passed["up"] == at, what="a part of the transfer")
             self.assertGreater(self.cluster.held("decode-0"), 20)
             stream.cancel()
             self.data.release()
