@@ -25,6 +25,7 @@ kvtransfer::TransferSink::Options SinkOptions(const WorkerOptions& options,
   out.num_groups = static_cast<uint32_t>(options.pool_blocks.size());
   out.block_size = options.layout.block_size;
   out.data_addresses = std::move(data_addresses);
+  out.cores = options.cores;
   out.heartbeat = options.heartbeat;
   out.lease = options.lease;
   if (options.on_event) {

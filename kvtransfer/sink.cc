@@ -87,6 +87,15 @@ std::optional<SinkState> TransferSink::state(const AttemptId& id) const {
   return it->second->state;
 }
 
+uint32_t TransferSink::ChoicesComputedHere() const {
+  uint32_t choices = 0;
+  for (const auto& [id, attempt] : attempts_) {
+    if (attempt->state != SinkState::kGranted) continue;
+    if (attempt->session->contends()) choices += attempt->choices;
+  }
+  return choices;
+}
+
 // --- What sources say.
 
 void TransferSink::OnReserve(SinkSession& session, const transfer::v1::Reserve& reserve) {
@@ -113,6 +122,7 @@ void TransferSink::OnReserve(SinkSession& session, const transfer::v1::Reserve& 
   attempt->session = &session;
   attempt->chain_hash = TokenChainHash(reservation.prompt);
   attempt->prompt_tokens = static_cast<uint32_t>(reservation.prompt.size());
+  attempt->choices = reservation.n;
   attempts_.emplace(id, std::move(attempt));
   host_.OnReserve(id, std::move(reservation));
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "baton/transfer/v1/transfer.pb.h"
+#include "common/cores.h"
 #include "common/decoder_state.h"
 #include "common/executor.h"
 #include "common/ids.h"
@@ -82,6 +83,7 @@ class TransferSink : private ReceiveTable::Listener {
     uint32_t num_groups = 1;
     uint32_t block_size = 16;
     std::vector<std::string> data_addresses;  // in order of preference
+    Cores cores;                              // that the sink's host computes on
     Duration heartbeat = std::chrono::seconds(1);
     // A source that is silent for so long is lost.
     Duration lease = std::chrono::seconds(10);
@@ -122,6 +124,8 @@ class TransferSink : private ReceiveTable::Listener {
   // Attempts not yet committed, refused or quiesced; 0 at idle.
   size_t live() const { return attempts_.size(); }
   size_t sessions() const { return sessions_.size(); }
+  // Choices of granted attempts whose source computes on the host's cores.
+  uint32_t ChoicesComputedHere() const;
 
  private:
   friend class SinkSession;

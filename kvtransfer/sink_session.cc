@@ -3,11 +3,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/cores.h"
+#include "common/cpu_list.h"
 #include "kvtransfer/session_status.h"
 #include "kvtransfer/transfer_metrics.h"
 #include "proto/mapping/ids.h"
 
 namespace baton::kvtransfer {
+namespace {
+
+// Unknown ones when no machine has so many.
+Cores CoresFromPeer(const transfer::v1::Cores& cores) {
+  if (cores.cpus_size() > static_cast<int>(kMaxCpus)) return {};
+  return {cores.machine(), {cores.cpus().begin(), cores.cpus().end()}, cores.threads()};
+}
+
+}  // namespace
 
 SinkSession::SinkSession(TransferSink& sink, uint64_t number) : sink_(sink), number_(number) {}
 
@@ -58,6 +69,7 @@ void SinkSession::OnHello(const transfer::v1::SourceHello& hello) {
       proto::Get(hello.numerics_id()) != options.numerics_id) {
     return End(worker::v1::CAUSE_FINGERPRINT_MISMATCH, FingerprintMismatch());
   }
+  contends_ = Contend(options.cores, CoresFromPeer(hello.cores()));
   source_ = source;
   greeted_ = true;
   sink_.ReplaceOlder(*this);

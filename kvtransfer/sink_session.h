@@ -26,6 +26,7 @@ struct SinkAttempt {
   SinkSession* session = nullptr;  // null when quiescing after the session's end
   Digest chain_hash;               // of the prompt
   uint32_t prompt_tokens = 0;
+  uint32_t choices = 0;
 };
 
 // Part of TransferSink; same owner thread.
@@ -41,6 +42,8 @@ class SinkSession : private SinkStream::Listener {
   uint64_t number() const { return number_; }
   bool greeted() const { return greeted_; }
   const Epoch& source() const { return source_; }
+  // The source computes on the host's cores.
+  bool contends() const { return contends_; }
 
   void SendGranted(const SinkAttempt& attempt, const std::vector<uint32_t>& first_needed,
                    uint64_t secret);
@@ -67,6 +70,7 @@ class SinkSession : private SinkStream::Listener {
   bool greeted_ = false;
   bool ended_ = false;
   Epoch source_;
+  bool contends_ = false;
   std::map<AttemptId, Time> committed_;  // when
   TimerHandle heartbeat_timer_;
   std::optional<SilenceWatch> silence_;  // until the end

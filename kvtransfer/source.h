@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "baton/transfer/v1/transfer.pb.h"
+#include "common/cores.h"
 #include "common/decoder_state.h"
 #include "common/executor.h"
 #include "common/ids.h"
@@ -95,6 +96,7 @@ class TransferSource {
     Digest layout_fp;
     Digest numerics_id;
     kv::KvLayout layout;
+    Cores cores;  // told to sinks
     Duration heartbeat = std::chrono::seconds(1);
     // A sink that is silent for so long is lost; also the limit for opening its session.
     Duration lease = std::chrono::seconds(10);

@@ -30,6 +30,10 @@ void SourceSession::Start() {
   hello.set_protocol_version(kProtocolVersion);
   proto::Set(source_.options_.layout_fp, *hello.mutable_layout_fp());
   proto::Set(source_.options_.numerics_id, *hello.mutable_numerics_id());
+  const Cores& cores = source_.options_.cores;
+  hello.mutable_cores()->set_machine(cores.machine);
+  hello.mutable_cores()->mutable_cpus()->Assign(cores.cpus.begin(), cores.cpus.end());
+  hello.mutable_cores()->set_threads(cores.threads);
   stream_->Send(std::move(message));
   silence_.emplace(source_.executor_, source_.options_.lease, [this] {
     if (source_.metrics_ != nullptr) source_.metrics_->leases_expired.Increment();

@@ -26,6 +26,7 @@ kvtransfer::TransferSource::Options SourceOptions(const WorkerOptions& options) 
   out.layout_fp = options.layout_fp;
   out.numerics_id = options.numerics_id;
   out.layout = options.layout;
+  out.cores = options.cores;
   out.heartbeat = options.heartbeat;
   out.lease = options.lease;
   if (options.on_event) {

@@ -30,6 +30,7 @@ WorkerOptions MakeOptions(const RigWorker::Options& rig, const RigModel& model) 
   options.step_tokens = rig.step_tokens;
   options.max_queue = rig.max_queue;
   options.prefix_cache = rig.prefix_cache;
+  options.cores = rig.cores;
   options.reserve_patience = rig.reserve_patience;
   options.on_event = rig.on_event;
   return options;

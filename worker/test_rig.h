@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "baton/worker/v1/worker.pb.h"
+#include "common/cores.h"
 #include "common/executor.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -81,6 +82,7 @@ class RigWorker {
     uint32_t step_tokens = 64;
     uint32_t max_queue = 1024;
     bool prefix_cache = true;
+    Cores cores{};
     Duration reserve_patience = std::chrono::seconds(5);
     // Of the fake model: vocab_size is set by the rig.
     engine::FakeModelRunner::Options model{};

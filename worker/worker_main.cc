@@ -18,6 +18,7 @@
 
 #include "common/config/command_line.h"
 #include "common/config/settings.h"
+#include "common/cores.h"
 #include "common/cpu_list.h"
 #include "common/host_port.h"
 #include "common/log.h"
@@ -40,13 +41,6 @@ absl::Status ApplyAffinity(const config::Settings& settings) {
   return absl::OkStatus();
 }
 
-uint32_t UsableCpus() {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 1;
-  return static_cast<uint32_t>(CPU_COUNT(&cpus));
-}
-
 uint32_t Count(const config::Settings& settings, const std::string& name) {
   return static_cast<uint32_t>(settings.Integer(name));
 }
@@ -56,7 +50,6 @@ void FillModelOptions(const config::Settings& settings, model::LoadOptions& mode
   model.backend = settings.Text("backend");
   model.kv_type = settings.Text("kv-type");
   model.threads = Count(settings, "threads");
-  if (model.threads == 0) model.threads = UsableCpus();
   model.block_size = Count(settings, "block-size");
   model.context = Count(settings, "context");
 }
@@ -98,6 +91,8 @@ absl::StatusOr<ServerOptions> MakeOptions(const config::Settings& settings, v1::
   options.node.kv_blocks = Count(settings, "kv-blocks");
   options.node.worker.role = role;
   FillModelOptions(settings, options.node.model);
+  options.node.worker.cores = OwnCores(options.node.model.threads);
+  options.node.model.threads = std::max(1u, options.node.worker.cores.threads);
   FillWorkerOptions(settings, options.node.worker);
   BATON_RETURN_IF_ERROR(options.Validate());
   BATON_RETURN_IF_ERROR(FillDataAddress(settings, options.node));

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "baton/worker/v1/worker.pb.h"
+#include "common/cores.h"
 #include "common/ids.h"
 #include "common/time.h"
 #include "kv/layout.h"
@@ -46,6 +47,9 @@ struct WorkerOptions {
   // KV memory: blocks per group of the layout.
   kv::KvLayout layout;
   std::vector<uint32_t> pool_blocks;
+
+  // Those that the engine's steps run on.
+  Cores cores;
 
   // Most tokens of a step; 0: as many as kPlannedStep and kMostPlannedTokens allow.
   uint32_t step_tokens = 0;
