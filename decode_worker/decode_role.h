@@ -44,6 +44,7 @@ class DecodeRole : public Role, private kvtransfer::TransferSink::Host {
   void DropRouter(const Epoch& router, v1::Cause cause) override;
   QueueLoad Queued() const override;
   size_t live() const override { return attempts_.size(); }
+  uint32_t Coming() const override { return sink_.ChoicesComputedHere(); }
 
   engine::GaveUp GiveUpYoungest(Time than) override;
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/cores.h"
 #include "common/hash.h"
 #include "engine/engine_fixture.h"
 #include "proto/mapping/decoder_state.h"
@@ -27,7 +28,7 @@ using std::chrono::seconds;
 class ScriptedSource : public kvtransfer::TransferSource::Host {
  public:
   ScriptedSource(SimWorld& world, kvtransfer::InProcessNetwork& network, RigSinks& sinks,
-                 const WorkerOptions& like)
+                 const WorkerOptions& like, const Cores& cores)
       : executor(*sinks.executors.emplace_back(std::make_unique<SimExecutor>(world, "source"))),
         layout_(like.layout),
         arena_(*kv::KvArena::Create(layout_, {.blocks = {64, 64}})),
@@ -38,6 +39,7 @@ class ScriptedSource : public kvtransfer::TransferSource::Host {
     options.layout_fp = like.layout_fp;
     options.numerics_id = like.numerics_id;
     options.layout = layout_;
+    options.cores = cores;
     core = std::make_unique<kvtransfer::TransferSource>(
         options, executor, dialer_, std::vector<kvtransfer::Transport*>{&transport_}, *this,
         nullptr);
@@ -110,9 +112,11 @@ class DecodeRoleTest : public testing::Test {
       return nan_ && !item.samples.empty();
     };
     nan_ = false;
+    options.cores = {"machine", {0, 1}, 2};
     worker_ = std::make_unique<RigWorker>(world_, network_, sinks_, options);
     session_ = std::make_unique<RigSession>(world_, *worker_);
-    source_ = std::make_unique<ScriptedSource>(world_, network_, sinks_, worker_->core->options());
+    source_ = std::make_unique<ScriptedSource>(world_, network_, sinks_, worker_->core->options(),
+                                               source_cores_);
     world_.RunFor(milliseconds(1));
   }
 
@@ -165,6 +169,7 @@ class DecodeRoleTest : public testing::Test {
   SimWorld world_;
   bool hold_data_ = false;
   bool nan_ = false;
+  Cores source_cores_;
   kvtransfer::InProcessNetwork network_;
   RigSinks sinks_;
   std::unique_ptr<RigWorker> worker_;
@@ -278,6 +283,42 @@ TEST_F(DecodeRoleTest, WaitsOnlyWhenThereIsNoRoomAndIsGrantedByAge) {
   world_.RunFor(milliseconds(1));
   EXPECT_EQ(source_->granted[RigAttempt(3)], 1);
   EXPECT_EQ(source_->granted[RigAttempt(2)], 0);
+}
+
+TEST_F(DecodeRoleTest, ThoseAreComingWhosePromptsAreComputedOnItsCores) {
+  source_cores_ = {"machine", {0, 1}, 2};
+  Start();
+  const auto coming = [this] { return worker_->decode->Coming(); };
+  EXPECT_EQ(coming(), 0u);
+  source_->n = 3;
+  source_->Reserve(State(1, 64, 10), worker_->AsSink());
+  world_.RunFor(milliseconds(1));
+  EXPECT_EQ(coming(), 3u);
+  source_->n = 1;
+  source_->Reserve(State(2, 64, 100), worker_->AsSink());
+  source_->Reserve(State(3, 120, 100), worker_->AsSink());  // waits for room
+  world_.RunFor(milliseconds(1));
+  EXPECT_EQ(coming(), 4u);
+  source_->ShipAndCommit(State(2, 64, 100), 1);
+  world_.RunFor(milliseconds(5));
+  EXPECT_EQ(coming(), 3u);
+  session_->Cancel(id_);
+  world_.RunFor(milliseconds(5));
+  EXPECT_EQ(coming(), 1u);  // the third has room now
+  source_->core.reset();
+  world_.RunFor(milliseconds(5));
+  EXPECT_EQ(coming(), 0u);
+}
+
+TEST_F(DecodeRoleTest, NobodyIsComingWhosePromptIsComputedElsewhere) {
+  for (const Cores& cores : {Cores{}, Cores{"another", {0, 1}, 2}, Cores{"machine", {2, 3}, 2}}) {
+    source_cores_ = cores;
+    Start();
+    source_->Reserve(State(1), worker_->AsSink());
+    world_.RunFor(milliseconds(1));
+    EXPECT_EQ(source_->granted[id_], 1);
+    EXPECT_EQ(worker_->decode->Coming(), 0u);
+  }
 }
 
 TEST_F(DecodeRoleTest, StateThatWasNotReservedForIsRefused) {

@@ -114,6 +114,7 @@ absl::StatusOr<SequenceId> Engine::Add(NewSequence sequence) {
     });
   }
   sequences_.emplace(id, std::move(added));
+  joined_ = true;
   UpdateGauges();
   Poke();
   return id;
@@ -247,14 +248,39 @@ std::optional<uint32_t> Engine::OnBlocksFreed() {
 void Engine::StartStep() {
   SettleRoom();
   std::vector<Candidate> candidates = Candidates();
-  StepBudget budget = planner_.Budget(OutlookOf(candidates));
+  const StepOutlook outlook = OutlookOf(candidates);
+  if (Rests(outlook)) return;
+  StepBudget budget = planner_.Budget(outlook);
   budget.max_running = options_.max_running;
   std::vector<ScheduledItem> plan = PlanStep(std::move(candidates), budget);
   if (plan.empty()) return;
   const StepWork work = WorkOf(plan);
   Step step = BuildStep(plan);
-  in_flight_ = InFlight{step.id, std::move(plan), work, PinBlocks(step), env_.executor.Now()};
+  step_started_ = env_.executor.Now();
+  joined_ = false;
+  in_flight_ = InFlight{step.id, std::move(plan), work, PinBlocks(step), step_started_};
   env_.runner.Submit(std::move(step));
+}
+
+// Only with decodes and nothing else to do, not even for somebody who has just come.
+bool Engine::Rests(StepOutlook outlook) {
+  const Time now = env_.executor.Now();
+  Time due = now;
+  if (env_.coming != nullptr && !joined_ && !room_.waits() && outlook.waiting == 0) {
+    const uint32_t rows = std::min(outlook.decodes.decode_rows, options_.max_running);
+    outlook.waiting = std::min(env_.coming(), options_.max_running - rows);
+    due = step_started_ + planner_.Interval(outlook);
+  }
+  if (due > now) {
+    if (!rests_since_.has_value()) rests_since_ = now;
+    rest_ = env_.executor.PostAt(due, [this] { Poke(); });
+    return true;
+  }
+  rest_.Cancel();
+  if (rests_since_.has_value()) {
+    env_.metrics.rest_seconds.Increment(ToSeconds(now - *std::exchange(rests_since_, {})));
+  }
+  return false;
 }
 
 kv::BlockPin Engine::PinBlocks(const Step& step) {

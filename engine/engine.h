@@ -91,6 +91,10 @@ class Engine final : public ModelRunner::Listener {
     // Called when the sequences here wait for no blocks any more: others may take some again. May
     // only Post. Null: nobody asks.
     std::function<void()> on_room = nullptr;
+    // Choices that will join and whose prompts somebody else computes on the cores of this engine:
+    // it leaves them its cores between steps while it has few of its own (docs/decisions/0028).
+    // Null: none ever.
+    std::function<uint32_t()> coming = nullptr;
   };
   Engine(const EngineOptions& options, const Environment& environment);
 
@@ -148,6 +152,7 @@ class Engine final : public ModelRunner::Listener {
   bool EmitReplays();
   void SettleRoom();
   void StartStep();
+  bool Rests(StepOutlook outlook);
   std::vector<Candidate> Candidates() const;
   Step BuildStep(const std::vector<ScheduledItem>& plan);
   StepItem PromptItem(Sequence& sequence, const ScheduledItem& scheduled, Step& step);
@@ -173,6 +178,10 @@ class Engine final : public ModelRunner::Listener {
   StepPlanner planner_;
   RoomByAge room_;
   uint32_t waiting_for_room_ = 0;
+  Time step_started_{};              // the last one
+  bool joined_ = false;              // somebody has since then
+  std::optional<Time> rests_since_;  // no step before `rest_`
+  TimerHandle rest_;
   TimerHandle turn_;  // at now: cancelled with the engine, unlike a posted task
   bool turn_pending_ = false;
 };

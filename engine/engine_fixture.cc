@@ -84,10 +84,12 @@ EngineFixture::EngineFixture(Options fixture_options)
       cache({.block_size = options.engine.block_size}, pool, cache_metrics),
       runner(ModelOptions(options.model), executor, *arena),
       engine(options.engine, {FixtureVocab(), executor, runner, pool, metrics, *this,
-                              options.window == 0 ? &cache : nullptr, options.others, [this] {
+                              options.window == 0 ? &cache : nullptr, options.others,
+                              [this] {
                                 ++rooms;
                                 Freed();
-                              }}) {
+                              },
+                              options.coming}) {
   pool.SetFreedCallback([this] { Freed(); });
 }
 

@@ -38,6 +38,7 @@ class EngineFixture : public Engine::Listener {
     uint32_t blocks = 64;  // of each group
     FakeModelRunner::Options model{};
     RoomHolder* others = nullptr;
+    std::function<uint32_t()> coming = nullptr;
     uint32_t window = 0;                                 // of group 1; with one there is no cache
     std::optional<uint32_t> slid_blocks = std::nullopt;  // of group 1, if others than of group 0
     std::vector<uint32_t> pool_blocks() const { return {blocks, slid_blocks.value_or(blocks)}; }

@@ -46,6 +46,11 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry)
           registry.AddCounter("baton_prompt_tokens_total", "Prompt tokens computed.").Get()),
       generation_tokens(
           registry.AddCounter("baton_generation_tokens_total", "Tokens sampled.").Get()),
+      rest_seconds(registry
+                       .AddCounter("baton_step_rest_seconds_total",
+                                   "Time in which few decodes left their cores to the prompts of "
+                                   "those that will join them.")
+                       .Get()),
       step_seconds(registry
                        .AddHistogram("baton_step_seconds",
                                      "Time from submitting a step to its end.", LatencyBounds())

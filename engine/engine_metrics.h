@@ -22,6 +22,7 @@ struct EngineMetrics {
   Counter recomputed_tokens;
   Counter prompt_tokens;
   Counter generation_tokens;
+  Counter rest_seconds;
   Histogram step_seconds;
   Histogram step_prediction_ratio;
 };

@@ -1,5 +1,7 @@
 #include "engine/step_planner.h"
 
+#include <chrono>
+
 namespace baton::engine {
 
 void StepPlanner::Record(const StepWork& work, Duration took) {
@@ -28,12 +30,22 @@ uint32_t StepPlanner::PromptsBesideDecodes(const StepOutlook& outlook) const {
   return mixed_steps_ >= kMixedSteps ? 0 : Fitting(outlook);
 }
 
-uint32_t StepPlanner::Fitting(const StepOutlook& outlook) const {
+double StepPlanner::Stretched(const StepOutlook& outlook) const {
   StepWork joined = outlook.decodes;
   joined.decode_rows += outlook.waiting;
-  const double seconds = kStretch * model_.Predict(joined);
-  const uint32_t fit = model_.PromptTokensWithin(seconds, outlook.decodes, outlook.prompt_start,
-                                                 options_.step_tokens);
+  return kStretch * model_.Predict(joined);
+}
+
+Duration StepPlanner::Interval(const StepOutlook& outlook) const {
+  const uint64_t rows = outlook.decodes.decode_rows;
+  if (rows == 0 || rows > uint64_t{kCrowd} * outlook.waiting) return Duration{0};
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(std::min(Stretched(outlook), StepTimeModel::kLongest)));
+}
+
+uint32_t StepPlanner::Fitting(const StepOutlook& outlook) const {
+  const uint32_t fit = model_.PromptTokensWithin(Stretched(outlook), outlook.decodes,
+                                                 outlook.prompt_start, options_.step_tokens);
   return std::max(fit, LeastPrefill(options_.step_tokens));
 }
 

@@ -47,6 +47,11 @@ class StepPlanner {
   // end.
   uint32_t PromptsBesideDecodes(const StepOutlook& outlook) const;
 
+  // The least time from the start of a step of the decodes to that of the next while `waiting` more
+  // are coming whose prompts others compute on the same cores: so long a step may last where the
+  // prompts are computed here. Zero when more than kCrowd times as many decode as are coming.
+  Duration Interval(const StepOutlook& outlook) const;
+
   // Of prompts that begin, as things stand beside these decodes; 0: nothing is measured yet.
   double PromptTokensPerSecond(const StepOutlook& outlook) const;
   // Of these decodes alone, or of one when there are none; 0: none was measured yet.
@@ -54,11 +59,13 @@ class StepPlanner {
   const StepTimeModel& model() const { return model_; }
 
   static constexpr double kStretch = 1.75;
+  static constexpr uint32_t kCrowd = 2;
   static constexpr uint32_t kMixedSteps = 16;  // then one of decodes alone
   static constexpr uint32_t kFirstPrompts = 64;
   static constexpr uint32_t kPromptUnit = 32;
 
  private:
+  double Stretched(const StepOutlook& outlook) const;
   uint32_t Fitting(const StepOutlook& outlook) const;
 
   const StepPlannerOptions options_;

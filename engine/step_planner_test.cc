@@ -63,6 +63,20 @@ TEST(StepPlannerTest, AMixedStepIsPlannedToStretchAStepOfDecodesBySoMuch) {
   EXPECT_NEAR(Beside(planner, 24), 0.75 * 34.5, 3);
 }
 
+TEST(StepPlannerTest, AnIntervalIsWhatAStepMayLastWithThoseThatAreComing) {
+  StepPlanner planner({.step_tokens = kStep});
+  EXPECT_EQ(planner.Interval({.decodes = Work(0, 1), .waiting = 4}), Duration{0});
+  for (uint32_t i = 0; i < 60; ++i) RunStep(planner, Work(0, 1 + i % 16));
+  const auto seconds = [&](uint32_t rows, uint32_t coming) {
+    return ToSeconds(planner.Interval({.decodes = Work(0, rows), .waiting = coming}));
+  };
+  EXPECT_NEAR(seconds(1, 4), 1.75 * 0.0155, 0.001);
+  EXPECT_NEAR(seconds(8, 4), 1.75 * 0.0225, 0.001);
+  EXPECT_EQ(seconds(9, 4), 0);
+  EXPECT_EQ(seconds(1, 0), 0);
+  EXPECT_EQ(seconds(0, 4), 0);
+}
+
 TEST(StepPlannerTest, WhoWaitsCountsAsIfItDecodedAlready) {
   StepPlanner planner({.step_tokens = kStep});
   for (uint32_t i = 0; i < 60; ++i) {

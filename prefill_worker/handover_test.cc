@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "common/test_metrics.h"
 #include "engine/engine_fixture.h"
 #include "engine/fake_model_runner.h"
 #include "gtest/gtest.h"
@@ -115,6 +116,29 @@ TEST_F(HandoverTest, FirstTokenDoesNotWaitForTheCommit) {
   world_.RunFor(seconds(1));
   ExpectCrossed(state);
   ExpectIdle();
+}
+
+TEST_F(HandoverTest, AFewDecodesRestWhilePromptsAreComputedOnTheirCores) {
+  for (const bool shared : {true, false}) {
+    RigWorker::Options prefill = PrefillOptions();
+    RigWorker::Options decode = DecodeOptions();
+    decode.cores = {"machine", {0, 1}, 2};
+    prefill.cores = {shared ? "machine" : "another", {0, 1}, 2};
+    Restart(prefill, decode);
+    DecoderState running = State(1, 16, 200);
+    running.stop.ignore_eos = true;
+    const DecoderState next = State(2, 400);
+    ASSERT_TRUE(Submit(running).ok());
+    world_.RunFor(milliseconds(5));
+    ASSERT_GT(to_decode_->TokensOf(running.attempt).size(), 5u);
+    EXPECT_EQ(MetricValue(decode_->metrics, "baton_step_rest_seconds_total"), 0);
+    ASSERT_TRUE(Submit(next).ok());
+    world_.RunFor(seconds(1));
+    ExpectCrossed(running);
+    ExpectCrossed(next);
+    EXPECT_EQ(MetricValue(decode_->metrics, "baton_step_rest_seconds_total") > 0, shared);
+    ExpectIdle();
+  }
 }
 
 TEST_F(HandoverTest, EventsAreKeptUntilTheRouterAttaches) {

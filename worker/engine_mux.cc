@@ -10,7 +10,7 @@ EngineMux::EngineMux(const engine::EngineOptions& options, const Environment& en
     : on_step_end_(environment.on_step_end),
       engine_(options, {environment.vocab, environment.executor, environment.runner,
                         environment.pool, environment.metrics, *this, environment.cache,
-                        environment.others, environment.on_room}) {}
+                        environment.others, environment.on_room, environment.coming}) {}
 
 absl::StatusOr<engine::SequenceId> EngineMux::Add(engine::NewSequence sequence,
                                                   SequenceOwner& owner) {

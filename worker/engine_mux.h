@@ -45,6 +45,7 @@ class EngineMux : private engine::Engine::Listener {
     kv::PrefixCache* cache = nullptr;
     engine::RoomHolder* others = nullptr;
     std::function<void()> on_room = nullptr;
+    std::function<uint32_t()> coming = nullptr;
   };
   EngineMux(const engine::EngineOptions& options, const Environment& environment);
 

@@ -103,6 +103,8 @@ class Role {
   virtual double transfer_bytes_per_second() const { return 0; }
   // engine::RoomHolder::GiveUpYoungest, of what it holds outside of the engine and may take back.
   virtual engine::GaveUp GiveUpYoungest(Time /*than*/) { return engine::GaveUp::kNobody; }
+  // engine::Engine::Environment::coming.
+  virtual uint32_t Coming() const { return 0; }
   // After the events of a step.
   virtual void OnStepEnd() {}
   // Attempts here, in any state; 0 at idle.

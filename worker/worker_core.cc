@@ -59,9 +59,10 @@ WorkerCore::WorkerCore(const WorkerOptions& options, const Environment& environm
       room_(env_.executor, pool_, cache_.get()),
       tombstones_(env_.executor, 2 * options_.lease),
       sessions_({options_.heartbeat, options_.lease}, env_.executor, env_.metrics, *this),
-      engine_(EngineOptionsOf(options_),
-              {env_.vocab, env_.executor, env_.runner, pool_, engine_metrics_,
-               [this] { OnStepEnd(); }, cache_.get(), this, [this] { room_.Poke(); }}),
+      engine_(
+          EngineOptionsOf(options_),
+          {env_.vocab, env_.executor, env_.runner, pool_, engine_metrics_, [this] { OnStepEnd(); },
+           cache_.get(), this, [this] { room_.Poke(); }, [this] { return role_->Coming(); }}),
       context_{options_, env_.executor, env_.random, env_.metrics, env_.log,  sessions_, engine_,
                room_,    cache_.get(),  windows_,    tombstones_,  draining_, local_},
       local_(context_) {

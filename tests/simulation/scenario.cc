@@ -260,6 +260,7 @@ Scenario MakeScenario(uint64_t seed, const ScenarioOptions& options) {
   for (size_t i = 0; i < decodes; ++i) {
     scenario.workers.push_back(MakeWorker(random, false, i, scenario.tight_pool));
   }
+  for (SimWorkerOptions& worker : scenario.workers) worker.shares_cores = seed % 2 == 0;
   const size_t requests = 20 + random.Below(41);
   for (size_t i = 0; i < requests; ++i) {
     scenario.requests.push_back(

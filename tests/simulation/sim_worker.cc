@@ -129,6 +129,7 @@ worker::WorkerOptions SimWorker::MakeOptions(const Environment& environment) {
   out.step_tokens = options_.step_tokens;
   out.max_running = options_.max_running;
   out.reserve_patience = options_.reserve_patience;
+  if (options_.shares_cores) out.cores = {"machine", {0, 1}, 2};
   if (environment.adjust != nullptr) environment.adjust(out);
   BATON_CHECK(out.Validate().ok());
   return out;

@@ -44,6 +44,7 @@ struct SimWorkerOptions {
   uint32_t context_length = 256;
   Duration step_cost = std::chrono::microseconds(500);
   Duration reserve_patience = std::chrono::seconds(5);
+  bool shares_cores = false;  // with all others that do
   Duration clock_offset{0};
   uint64_t seed = 0;
 };
