@@ -153,8 +153,9 @@ class Choices(unittest.TestCase):
                     self.assertEqual(answer.choices, right.choices)
 
     def test_the_command_line_prints_each_choice_by_itself(self):
-        flags = ["--prompt", PROMPT, "--temperature", "1.2", "--seed", "11", "--max-tokens", "12"]
-        answer = self.clients["split"].generate(api.generation(PROMPT, temperature=1.2, seed=11, max_tokens=12, n=3))
+        flags = ["--prompt", PROMPT, "--temperature", "1.2", "--seed", "11", "--max-tokens", "12", "--ignore-eos"]
+        fields = dict(temperature=1.2, seed=11, max_tokens=12, ignore_eos=True)
+        answer = self.clients["split"].generate(api.generation(PROMPT, **fields, n=3))
         done = self.split.run(*flags, "--n", "3")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.decode(), "".join(
@@ -163,8 +164,7 @@ class Choices(unittest.TestCase):
         lines = [json.loads(line) for line in self.split.run(*flags, "--n", "3", "--json").stdout.splitlines()]
         self.assertEqual([(line["index"], line["text"], line["token_ids"]) for line in lines],
                          [(choice.index, choice.text, list(choice.token_ids)) for choice in answer.choices])
-        best = self.clients["split"].generate(
-            api.generation(PROMPT, temperature=1.2, seed=11, max_tokens=12, best_of=6)).choices[0]
+        best = self.clients["split"].generate(api.generation(PROMPT, **fields, best_of=6)).choices[0]
         self.assertEqual(self.split.run(*flags, "--best-of", "6").stdout.decode(), best.text + "\n")
         line = json.loads(self.split.run(*flags, "--best-of", "6", "--json").stdout)
         self.assertEqual((line["token_ids"], line["usage"]["completion_tokens"]), (list(best.token_ids), 72))
