@@ -397,6 +397,24 @@ class StoppedCluster(unittest.TestCase):
             unified = [cluster.generate(*f)["token_ids"] for f in flags]
         self.assertEqual(split, unified)
 
+    def test_a_decode_worker_rests_for_prompts_that_are_computed_on_its_cores(self):
+        cores = str(len(os.sched_getaffinity(0)))  # for each of both
+        answer = ("--json", "--prompt", "the time of the", "--max-tokens", "400", "--ignore-eos")
+        with Cluster(tiny_model(self.directory, **SLOW_MODEL), "--threads", cores, *SLOW_FLAGS) as cluster:
+            alone = cluster.generate(*answer[1:])["token_ids"]
+
+            def rested():
+                return cluster.metrics("decode")["baton_step_rest_seconds_total"]
+
+            self.assertEqual(rested(), 0)
+            stream = cluster.start(*answer)
+            wait_for(lambda: cluster.metrics("decode")["baton_requests_running"] == 1, what="the stream")
+            prompt = cluster.start(*LONG_PROMPT)
+            wait_for(lambda: rested() > 0, what="a rest")
+            prompt.kill()
+            self.assertEqual(stream.wait(), 0)
+            self.assertEqual(json.loads(stream.output)["token_ids"], alone)
+
     def test_a_model_file_that_cannot_be_served_stops_up_with_one_line(self):
         text = os.path.join(self.directory, "not.gguf")
         with open(text, "w", encoding="utf-8") as file:
