@@ -18,14 +18,15 @@ absl::Status Refusal(const char* reason, const std::string& text) {
   return absl::FailedPreconditionError(std::string(reason) + ": " + text);
 }
 
-engine::EngineOptions EngineOptionsOf(const WorkerOptions& options) {
+engine::EngineOptions EngineOptionsOf(const WorkerOptions& options,
+                                      const kv::SlidingWindows& windows) {
   engine::EngineOptions out;
   out.step_tokens = options.most_step_tokens();
   if (options.step_tokens == 0) out.planned_step = kPlannedStep;
   out.max_running = options.max_running;
   out.context_length = options.context_length;
   out.block_size = options.layout.block_size;
-  out.windows = kv::SlidingWindows(options.layout, out.step_tokens);
+  out.windows = windows;
   return out;
 }
 
@@ -54,13 +55,13 @@ WorkerCore::WorkerCore(const WorkerOptions& options, const Environment& environm
                                   "worker that is right.")
                       .Get()),
       cache_events_(kCacheEvents),
-      cache_(MakeCache()),
       windows_(options_.layout, options_.most_step_tokens()),
+      cache_(MakeCache()),
       room_(env_.executor, pool_, cache_.get()),
       tombstones_(env_.executor, 2 * options_.lease),
       sessions_({options_.heartbeat, options_.lease}, env_.executor, env_.metrics, *this),
       engine_(
-          EngineOptionsOf(options_),
+          EngineOptionsOf(options_, windows_),
           {env_.vocab, env_.executor, env_.runner, pool_, engine_metrics_, [this] { OnStepEnd(); },
            cache_.get(), this, [this] { room_.Poke(); }, [this] { return role_->Coming(); }}),
       context_{options_, env_.executor, env_.random, env_.metrics, env_.log,  sessions_, engine_,
@@ -71,7 +72,7 @@ WorkerCore::WorkerCore(const WorkerOptions& options, const Environment& environm
 
 std::unique_ptr<kv::PrefixCache> WorkerCore::MakeCache() {
   if (!options_.prefix_cache) return nullptr;
-  if (kv::SlidingWindows(options_.layout, 1).any()) {
+  if (windows_.any()) {
     env_.log.Info("the prefix cache is off",
                   {{"why", "a KV group of the model has a sliding window"}});
     return nullptr;

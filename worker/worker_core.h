@@ -104,8 +104,8 @@ class WorkerCore : private RouterSessions::Host, private engine::RoomHolder {
   kv::PrefixCacheMetrics cache_metrics_;
   Counter violations_;
   kv::CacheEventLog cache_events_;
-  const std::unique_ptr<kv::PrefixCache> cache_;  // null: off
   const kv::SlidingWindows windows_;
+  const std::unique_ptr<kv::PrefixCache> cache_;  // null: off
   Room room_;
   kvtransfer::Tombstones tombstones_;
   RouterSessions sessions_;
