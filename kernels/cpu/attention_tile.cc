@@ -51,8 +51,10 @@ void AttentionTile::RunSegments() {
 
 void AttentionTile::Finish(CpuActivation& out) const {
   for (uint32_t v = 0; v < item_.vectors(); ++v) {
-    float* to = out.values(RowOf(v)) + size_t{HeadOf(v)} * dim_;
-    for (uint32_t i = 0; i < dim_; ++i) to[i] = value_[v * dim_ + i] / state_[v].sum;
+    float* __restrict to = out.values(RowOf(v)) + size_t{HeadOf(v)} * dim_;
+    const float* from = &value_[v * dim_];
+    const float sum = state_[v].sum;
+    for (uint32_t i = 0; i < dim_; ++i) to[i] = from[i] / sum;
   }
 }
 
