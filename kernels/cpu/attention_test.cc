@@ -192,7 +192,7 @@ TEST(CpuAttentionTest, IsCloseToExactAttentionOnTheStoredBlocks) {
         const uint32_t kv_head = head / (shape.heads.heads / shape.heads.kv_heads);
         const float* begin = &qkv[size_t{row} * shape.heads.qkv_cols() + head * dim];
         std::vector<float> q(begin, begin + dim);
-        rope.Rotate(row, q.data());
+        rope.Rotate(*FindTier("scalar")->tier, row, q.data());
         std::vector<double> p(row + 1);
         double sum = 0;
         for (uint32_t key = 0; key <= row; ++key) {

@@ -11,6 +11,7 @@
 #include "kernels/cpu/backend_fixture.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/testing.h"
+#include "kernels/cpu/tiers.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -280,7 +281,7 @@ TEST(CpuRopeTest, RotatesPairsByTheirFrequency) {
     const std::vector<float> head = {1, 2, 3, 4, 5, 6, 7, 8};
     for (uint32_t position : {0u, 1u, 17u, 4999u}) {
       auto actual = head;
-      rope.Rotate(position, actual.data());
+      rope.Rotate(*FindTier("scalar")->tier, position, actual.data());
       for (uint32_t i = 0; i < 3; ++i) {
         const bool neighbours = pairing == RopeSpec::Pairing::kNeighbours;
         const size_t a = neighbours ? 2 * i : i;

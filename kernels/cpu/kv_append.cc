@@ -45,7 +45,7 @@ void KvAppend::Run(uint32_t head, uint32_t begin, uint32_t end) const {
   for (uint32_t row = begin; row < end; ++row) {
     const Place& place = places_[row];
     float* x = qkv_.values(row) + size_t{head} * shape_.head_dim;
-    if (is_key) rope_.Rotate(place.position, x);
+    if (is_key) rope_.Rotate(tier_, place.position, x);
     if (head < shape_.heads) continue;
     const uint32_t kv_head = head - (is_key ? shape_.heads : first_value_head);
     int8_ ? StoreInt8(place, kv_head, x, is_key) : StoreHalves(place, kv_head, x, is_key);

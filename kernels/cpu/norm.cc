@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/lane_sum.h"
-
 namespace baton::kernels::cpu {
 namespace {
 
@@ -11,21 +9,9 @@ constexpr uint32_t kPieceRows = 4;
 
 }  // namespace
 
-void RmsNorm(const float* x, const float* gain, uint32_t n, float eps, float* out) {
-  float lanes[kLanes] = {};
-  uint32_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (uint32_t lane = 0; lane < kLanes; ++lane) lanes[lane] += x[i + lane] * x[i + lane];
-  }
-  for (uint32_t lane = 0; i + lane < n; ++lane) lanes[lane] += x[i + lane] * x[i + lane];
-  const float mean = SumOfLanes(lanes) / static_cast<float>(n);
-  const float inverse = 1.0f / __builtin_sqrtf(mean + eps);
-  for (uint32_t k = 0; k < n; ++k) out[k] = x[k] * inverse * gain[k];
-}
-
 void RowNorm::Run(uint32_t begin, uint32_t end) const {
   for (uint32_t row = begin; row < end; ++row) {
-    RmsNorm(x.values(row), gain, x.cols(), eps, out.values(row));
+    tier.rms_norm(x.values(row), gain, x.cols(), eps, out.values(row));
   }
   out.Quantize(tier, out.values(begin), out.cols(), begin, end - begin, 0, out.blocks());
 }

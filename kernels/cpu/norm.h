@@ -12,9 +12,6 @@
 
 namespace baton::kernels::cpu {
 
-// out[i] = x[i] / sqrt(mean of squares + eps) * gain[i]. The same code serves every tier.
-void RmsNorm(const float* x, const float* gain, uint32_t n, float eps, float* out);
-
 // Norms rows of x into `out`, in the forms that are set there.
 struct RowNorm {
   const Tier& tier;

@@ -57,18 +57,6 @@ double Log(double x) {
   return y;
 }
 
-// Rotates first[i] and second[i], which lie kStep floats from the next.
-template <uint32_t kStep>
-void RotatePairs(const float* __restrict cos, const float* __restrict sin, uint32_t pairs,
-                 float* __restrict first, float* __restrict second) {
-  for (uint32_t i = 0; i < pairs; ++i) {
-    const float x = first[i * kStep];
-    const float y = second[i * kStep];
-    first[i * kStep] = x * cos[i] - y * sin[i];
-    second[i * kStep] = x * sin[i] + y * cos[i];
-  }
-}
-
 }  // namespace
 
 double ExactExp(double x) {
@@ -115,15 +103,11 @@ CpuRope::CpuRope(const RopeSpec& spec)
   }
 }
 
-void CpuRope::Rotate(uint32_t position, float* head) const {
+void CpuRope::Rotate(const Tier& tier, uint32_t position, float* head) const {
   BATON_CHECK(position < context_);
   const float* cos = &cos_sin_[size_t{position} * 2 * pairs_];
-  const float* sin = cos + pairs_;
-  if (pairing_ == RopeSpec::Pairing::kNeighbours) {
-    RotatePairs<2>(cos, sin, pairs_, head, head + 1);
-  } else {
-    RotatePairs<1>(cos, sin, pairs_, head, head + pairs_);
-  }
+  const bool neighbours = pairing_ == RopeSpec::Pairing::kNeighbours;
+  (neighbours ? tier.rotate_neighbours : tier.rotate_halves)(cos, cos + pairs_, pairs_, head);
 }
 
 }  // namespace baton::kernels::cpu

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/tier.h"
 
 namespace baton::kernels::cpu {
 
@@ -16,7 +17,7 @@ class CpuRope final : public RopeTable {
 
   uint32_t context() const { return context_; }
   // Rotates one head in place.
-  void Rotate(uint32_t position, float* head) const;
+  void Rotate(const Tier& tier, uint32_t position, float* head) const;
 
  private:
   const RopeSpec::Pairing pairing_;

@@ -122,6 +122,12 @@ struct Tier {
   void (*quantize_int8)(const QuantizeRows<int8_t>&);
   void (*quantize_int16)(const QuantizeRows<int16_t>&);
 
+  // out[i] = x[i] / sqrt(mean of squares + eps) * gain[i].
+  void (*rms_norm)(const float* x, const float* gain, size_t n, float eps, float* out);
+  // Turns pair (x, y) i by the angle of cos[i] and sin[i]: (x cos - y sin, x sin + y cos). Pairs
+  // are neighbours, or the first `pairs` values with the next.
+  void (*rotate_neighbours)(const float* cos, const float* sin, size_t pairs, float* head);
+  void (*rotate_halves)(const float* cos, const float* sin, size_t pairs, float* head);
   // out[i] = silu(gate[i]) * up[i].
   void (*swiglu)(const float* gate, const float* up, size_t n, float* out);
   // nullptr: nothing is gained, dense_half or dense_int8 converts beside its multiplications.

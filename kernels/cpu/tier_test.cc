@@ -412,6 +412,23 @@ TEST_P(TierTest, ANonFiniteValueMakesItsBlocksScaleNaN) {
   }
 }
 
+TEST_P(TierTest, NormsAndRotationsOfAnyLength) {
+  const auto compare = [&](uint32_t n, const auto& run) {
+    auto expected = RandomFloats(random_, n + kPanel);  // the row, and what stays as it is
+    auto actual = expected;
+    run(scalar_, expected.data());
+    run(tier_, actual.data());
+    EXPECT_TRUE(SameBytes(expected, actual)) << n;
+  };
+  for (uint32_t n = 1; n <= 70; ++n) {
+    const auto a = RandomFloats(random_, n, n % 3 == 0 ? 1e25f : 1.0f);
+    const auto b = RandomFloats(random_, n);
+    compare(n, [&](const Tier& t, float* x) { t.rms_norm(a.data(), b.data(), n, 1e-5f, x); });
+    compare(2 * n, [&](const Tier& t, float* x) { t.rotate_halves(a.data(), b.data(), n, x); });
+    compare(2 * n, [&](const Tier& t, float* x) { t.rotate_neighbours(a.data(), b.data(), n, x); });
+  }
+}
+
 TEST_P(TierTest, SwiGluOverTheWholeRange) {
   std::vector<float> gate;
   for (float x = -120; x < 120; x += 0.037f) gate.push_back(x);

@@ -3,6 +3,7 @@
 #include "kernels/cpu/avx2/avx2.h"
 #include "kernels/cpu/avx2/exp.h"
 #include "kernels/cpu/avx2/tiles.h"
+#include "kernels/cpu/row_loops.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -27,6 +28,18 @@ BATON_INLINE __m256i MaskOf(size_t count) {
 }
 
 }  // namespace
+
+void Avx2RmsNorm(const float* x, const float* gain, size_t n, float eps, float* out) {
+  NormRow(x, gain, n, eps, out);
+}
+
+void Avx2RotateNeighbours(const float* cos, const float* sin, size_t pairs, float* head) {
+  RotatePairs<2>(cos, sin, pairs, head, 1);
+}
+
+void Avx2RotateHalves(const float* cos, const float* sin, size_t pairs, float* head) {
+  RotatePairs<1>(cos, sin, pairs, head, pairs);
+}
 
 void Avx2SwiGlu(const float* gate, const float* up, size_t n, float* out) {
   size_t i = 0;

@@ -15,7 +15,7 @@ BATON_INLINE float MaxOfLanes(__m512 v) {
   return _mm_cvtss_f32(m);
 }
 
-// The tree of lane_sum.h.
+// The tree of row_loops.h.
 BATON_INLINE float SumOfLanes16(__m512 v) {
   const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
   __m128 s = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));

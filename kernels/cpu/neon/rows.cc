@@ -1,6 +1,7 @@
 #include "kernels/cpu/neon/exp.h"
 #include "kernels/cpu/neon/neon.h"
 #include "kernels/cpu/neon/vector.h"
+#include "kernels/cpu/row_loops.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -17,6 +18,18 @@ BATON_INLINE uint16x4_t ToHalf4(float32x4_t x) {
 }
 
 }  // namespace
+
+void NeonRmsNorm(const float* x, const float* gain, size_t n, float eps, float* out) {
+  NormRow(x, gain, n, eps, out);
+}
+
+void NeonRotateNeighbours(const float* cos, const float* sin, size_t pairs, float* head) {
+  RotatePairs<2>(cos, sin, pairs, head, 1);
+}
+
+void NeonRotateHalves(const float* cos, const float* sin, size_t pairs, float* head) {
+  RotatePairs<1>(cos, sin, pairs, head, pairs);
+}
 
 void NeonSwiGlu(const float* gate, const float* up, size_t n, float* out) {
   size_t i = 0;

@@ -10,7 +10,7 @@ BATON_INLINE uint32x4_t LanesBelow(uint32_t n, uint32_t first) {
   return vcltq_u32(vld1q_u32(lanes), vdupq_n_u32(n));
 }
 
-// The tree of lane_sum.h.
+// The tree of row_loops.h.
 BATON_INLINE float SumOfLanes16(const float32x4_t (&sum)[4]) {
   const float32x4_t s = vaddq_f32(vaddq_f32(sum[0], sum[2]), vaddq_f32(sum[1], sum[3]));
   const float32x2_t pair = vadd_f32(vget_low_f32(s), vget_high_f32(s));

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/lane_sum.h"
+#include "kernels/cpu/row_loops.h"
 #include "kernels/cpu/scalar/exp.h"
 #include "kernels/cpu/scalar/scalar.h"
 
