@@ -185,6 +185,16 @@ const WeightPart& PartOf(const CpuWeight& w, uint32_t& index) {
   return *part;
 }
 
+// gate = silu(gate) * up, in one call where rows have no gaps.
+void GatedTile(const Tier& tier, uint32_t rows, uint32_t width, const Tile& up, Tile& gate) {
+  if (width == kUnit) {
+    return tier.swiglu(gate.values[0], up.values[0], size_t{rows} * kUnit, gate.values[0]);
+  }
+  for (uint32_t r = 0; r < rows; ++r) {
+    tier.swiglu(gate.values[r], up.values[r], width, gate.values[r]);
+  }
+}
+
 }  // namespace
 
 void RunLinear(const Tier& tier, ThreadPool& pool, const CpuWeight& w, const CpuActivation& in,
@@ -218,9 +228,9 @@ void RunGatedLinear(const Tier& tier, ThreadPool& pool, const CpuWeight& w, cons
     const uint32_t width =
         UnitTimes(tier, w.parts()[0], unit, in, rows, {gate.values[0], kUnit, false});
     UnitTimes(tier, w.parts()[1], unit, in, rows, {up.values[0], kUnit, false});
+    GatedTile(tier, rows.count, width, up, gate);
     for (uint32_t r = 0; r < rows.count; ++r) {
-      tier.swiglu(gate.values[r], up.values[r], width, gate.values[r]);
-      if ((out.forms() & kFloat) == 0) continue;
+      if ((out.forms() & kFloat) == 0) break;
       std::memcpy(out.values(rows.first + r) + unit * kUnit, gate.values[r], width * sizeof(float));
     }
     out.Quantize(tier, gate.values[0], kUnit, rows.first, rows.count, unit, 1);
