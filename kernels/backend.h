@@ -131,7 +131,7 @@ struct SampleRow {
 // How the tensors given to Pack become one weight.
 enum class PartOrder : uint8_t {
   kConcatenated,  // outputs of part 0, then part 1, ...
-  // The same for q, k, v. Scores amplify what their common input loses, so a backend may hold
+  // The same for q, k, v. Attention amplifies what their common input loses, so a backend may hold
   // that input finer than its weights' format asks.
   kQueryKeyValue,
   kGateUp,  // exactly two of one shape: gate, up; for GatedLinear only

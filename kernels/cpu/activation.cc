@@ -36,8 +36,8 @@ QuantizedRows<Q> View(const QuantizedStore<Q>& store, uint32_t row, uint32_t blo
 }
 
 // A block stands out when the square of its scale is so many times the mean of its row.
-constexpr float kStandsOut = 2;
-constexpr float kStandsOutByFar = 12;
+constexpr float kStandsOut = 4;
+constexpr float kStandsOutByFar = 8;
 
 // left = x - scale * q.
 void Residual(const float* __restrict x, const int8_t* __restrict q, float scale,

@@ -49,14 +49,14 @@ std::vector<uint32_t> ListOf(const CpuActivation& activation, uint32_t first_row
 }
 
 // Of 16 blocks of which 15 have the scale s, one with t s has so many times the mean square:
-// 16 t^2 / (t^2 + 15). That is 2 at t = 1.464 and 12 at t = 6.708.
+// 16 t^2 / (t^2 + 15). That is 4 at t = 2.236 and 8 at t = 3.873.
 TEST(ActivationResidualTest, ABlockHasOneWhenItsScaleStandsOutOfTheRow) {
   using List = std::vector<uint32_t>;
   EXPECT_EQ(ListOf(Quantized({EvenRow()}, kResidual), 0), List());
-  EXPECT_EQ(ListOf(Quantized({WithBlock(3, 1.46f)}, kResidual), 0), List());
-  EXPECT_EQ(ListOf(Quantized({WithBlock(3, 1.47f)}, kResidual), 0), List({3}));
-  EXPECT_EQ(ListOf(Quantized({WithBlock(3, 6.70f)}, kResidualOfFew), 0), List());
-  EXPECT_EQ(ListOf(Quantized({WithBlock(3, 6.72f)}, kResidualOfFew), 0), List({3}));
+  EXPECT_EQ(ListOf(Quantized({WithBlock(3, 2.23f)}, kResidual), 0), List());
+  EXPECT_EQ(ListOf(Quantized({WithBlock(3, 2.24f)}, kResidual), 0), List({3}));
+  EXPECT_EQ(ListOf(Quantized({WithBlock(3, 3.87f)}, kResidualOfFew), 0), List());
+  EXPECT_EQ(ListOf(Quantized({WithBlock(3, 3.88f)}, kResidualOfFew), 0), List({3}));
 }
 
 TEST(ActivationResidualTest, ATileHoldsTheBlocksOfAllItsRowsAndZerosWhereARowHasNone) {

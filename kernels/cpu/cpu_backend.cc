@@ -48,7 +48,7 @@ class CpuBackend final : public Backend {
   std::string_view name() const override { return "cpu"; }
   // Not the tier: all give the same bits.
   std::string numerics() const override {
-    return kv_type_ == KvType::kInt8 ? "cpu numerics v2, kv int8" : "cpu numerics v2, kv f16";
+    return kv_type_ == KvType::kInt8 ? "cpu numerics v3, kv int8" : "cpu numerics v3, kv f16";
   }
   uint32_t threads() const override { return pool_.threads(); }
   uint64_t synchronisations() const { return pool_.synchronisations(); }

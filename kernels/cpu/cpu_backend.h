@@ -1,4 +1,4 @@
-// The `cpu` backend: numerics v2 on packed weights and f16 or int8 blocks (docs/numerics.md).
+// The `cpu` backend: numerics v3 on packed weights and f16 or int8 blocks (docs/numerics.md).
 #ifndef BATON_KERNELS_CPU_CPU_BACKEND_H_
 #define BATON_KERNELS_CPU_CPU_BACKEND_H_
 

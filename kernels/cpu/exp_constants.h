@@ -1,4 +1,4 @@
-// The constants of numerics v2's exponential; docs/numerics.md has the algorithm.
+// The constants of numerics v3's exponential; docs/numerics.md has the algorithm.
 #ifndef BATON_KERNELS_CPU_EXP_CONSTANTS_H_
 #define BATON_KERNELS_CPU_EXP_CONSTANTS_H_
 

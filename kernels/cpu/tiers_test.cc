@@ -32,7 +32,7 @@ TEST(TiersTest, ATierIsForcedByNameOrRefused) {
               entry.runs ? absl::StatusCode::kOk : absl::StatusCode::kUnavailable)
         << entry.tier->name;
     if (entry.runs) {
-      EXPECT_EQ((*backend)->numerics(), "cpu numerics v2, kv f16");
+      EXPECT_EQ((*backend)->numerics(), "cpu numerics v3, kv f16");
     }
   }
 }

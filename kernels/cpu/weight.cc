@@ -193,13 +193,16 @@ Form FormOf(TensorType type) {
   return kFloat;
 }
 
-Forms ResidualOf(TensorType type, PartOrder order) {
+// Of a PartOrder::kGateUp.
+constexpr size_t kUpPart = 1;
+
+Forms ResidualOf(TensorType type, PartOrder order, size_t part) {
   if (FormOf(type) != kInt8) return 0;
   switch (order) {
     case PartOrder::kQueryKeyValue:
       return kResidual;
     case PartOrder::kGateUp:
-      return kResidualOfFew;
+      return part == kUpPart ? Forms{kResidualOfFew} : 0;
     case PartOrder::kConcatenated:
       return 0;
   }
@@ -233,7 +236,7 @@ absl::StatusOr<std::unique_ptr<CpuWeight>> CpuWeight::Pack(std::span<const RawTe
   uint32_t first_output = 0;
   for (const RawTensor& tensor : tensors) {
     BATON_ASSIGN_OR_RETURN(WeightPart part, PackPart(tensor, first_output, memory, pool));
-    part.residual = ResidualOf(part.type, order);
+    part.residual = ResidualOf(part.type, order, weight->parts_.size());
     weight->parts_.push_back(part);
     if (!gate_up) first_output += part.rows;
   }

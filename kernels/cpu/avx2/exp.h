@@ -1,4 +1,4 @@
-// Numerics v2's exponential in eight lanes: scalar/exp.h, operation by operation.
+// Numerics v3's exponential in eight lanes: scalar/exp.h, operation by operation.
 #ifndef BATON_KERNELS_CPU_AVX2_EXP_H_
 #define BATON_KERNELS_CPU_AVX2_EXP_H_
 

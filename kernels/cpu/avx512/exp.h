@@ -1,4 +1,4 @@
-// Numerics v2's exponential in sixteen lanes: scalar/exp.h, operation by operation.
+// Numerics v3's exponential in sixteen lanes: scalar/exp.h, operation by operation.
 #ifndef BATON_KERNELS_CPU_AVX512_EXP_H_
 #define BATON_KERNELS_CPU_AVX512_EXP_H_
 

@@ -1,4 +1,4 @@
-// Numerics v2's exponential in four lanes: scalar/exp.h, operation by operation.
+// Numerics v3's exponential in four lanes: scalar/exp.h, operation by operation.
 #ifndef BATON_KERNELS_CPU_NEON_EXP_H_
 #define BATON_KERNELS_CPU_NEON_EXP_H_
 

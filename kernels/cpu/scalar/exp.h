@@ -1,4 +1,4 @@
-// Numerics v2's exponential, one value at a time.
+// Numerics v3's exponential, one value at a time.
 #ifndef BATON_KERNELS_CPU_SCALAR_EXP_H_
 #define BATON_KERNELS_CPU_SCALAR_EXP_H_
 

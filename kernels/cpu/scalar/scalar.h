@@ -1,4 +1,4 @@
-// The scalar tier: the definition of numerics v2 in code, for any machine.
+// The scalar tier: the definition of numerics v3 in code, for any machine.
 #ifndef BATON_KERNELS_CPU_SCALAR_SCALAR_H_
 #define BATON_KERNELS_CPU_SCALAR_SCALAR_H_
 
