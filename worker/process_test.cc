@@ -1,6 +1,7 @@
 // Real worker processes on loopback: starting, serving, handing over, dying.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -166,6 +167,26 @@ TEST(WorkerProcessTest, ThreadsAndAffinityAreWhatTheFlagsSay) {
     std::string line;
     std::getline(name, line);
     EXPECT_NE(line, "cpu-pool") << "by default one thread per CPU that it may use";
+  }
+}
+
+TEST(WorkerProcessTest, APrefillWorkerGivesWayToADecodeWorker) {
+  const int own = getpriority(PRIO_PROCESS, 0);
+  for (const std::string role : {"prefill", "decode"}) {
+    WorkerProcess worker(role, {"--model=" + TinyModelPath(), "--threads=2"});
+    ASSERT_TRUE(worker.ready()) << worker.StderrText();
+    size_t threads = 0;
+    for (const auto& task : std::filesystem::directory_iterator(worker.proc() + "/task")) {
+      std::ifstream name(task.path() / "comm");
+      std::string line;
+      std::getline(name, line);
+      if (line != "cpu-pool" && line != "model-runner") continue;
+      ++threads;
+      EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(std::stoi(task.path().filename()))),
+                role == "prefill" ? std::min(own + 5, 19) : own)
+          << role << " " << line;
+    }
+    EXPECT_EQ(threads, 2u);
   }
 }
 

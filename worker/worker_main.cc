@@ -41,6 +41,17 @@ absl::Status ApplyAffinity(const config::Settings& settings) {
   return absl::OkStatus();
 }
 
+// Prefill gives way on cores that it shares with a decode worker, whose streams people watch; alone
+// on its cores it runs as fast (docs/decisions/0031-prefill-gives-way.md). Threads to come inherit
+// it.
+void GiveWay(const Logger& log) {
+  constexpr int kNicer = 5;
+  errno = 0;
+  if (nice(kNicer) == -1 && errno != 0) {
+    log.Warning("computes at the priority of decode workers", {{"error", std::strerror(errno)}});
+  }
+}
+
 uint32_t Count(const config::Settings& settings, const std::string& name) {
   return static_cast<uint32_t>(settings.Integer(name));
 }
@@ -121,6 +132,7 @@ absl::Status WriteReady(const std::string& path, const std::string& line) {
 absl::Status Serve(const config::Settings& settings, v1::Role role, const Logger& log,
                    const sigset_t& stop_signals) {
   BATON_RETURN_IF_ERROR(ApplyAffinity(settings));
+  if (role == v1::ROLE_PREFILL) GiveWay(log);
   BATON_ASSIGN_OR_RETURN(const ServerOptions options, MakeOptions(settings, role));
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
                          WorkerServer::Create(options, log));
