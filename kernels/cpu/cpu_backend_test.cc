@@ -12,6 +12,7 @@
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/testing.h"
 #include "kernels/cpu/tiers.h"
+#include "kernels/cpu/weight.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -294,6 +295,25 @@ TEST(CpuRopeTest, RotatesPairsByTheirFrequency) {
       EXPECT_EQ(actual[7], 8);
     }
   }
+}
+
+TEST(CpuPackTest, ResidualsAreOfQueryKeyValueAndUpWithFourBits) {
+  Fixture f(kConfigurations[1]);
+  std::mt19937_64 random(17);
+  const auto residuals = [&](TensorType type, PartOrder order) {
+    const OwnedTensor tensor = RandomTensor(random, type, 4, 64);
+    const RawTensor raw[] = {tensor.raw(), tensor.raw()};
+    const auto packed = *f.backend->Pack(raw, order);
+    const auto& parts = static_cast<const CpuWeight&>(*packed).parts();
+    return std::vector<Forms>{parts[0].residual, parts[1].residual};
+  };
+  using Each = std::vector<Forms>;
+  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1}) {
+    EXPECT_EQ(residuals(type, PartOrder::kQueryKeyValue), Each({kResidual, kResidual}));
+    EXPECT_EQ(residuals(type, PartOrder::kGateUp), Each({0, kResidualOfFew}));
+    EXPECT_EQ(residuals(type, PartOrder::kConcatenated), Each({0, 0}));
+  }
+  EXPECT_EQ(residuals(TensorType::kQ8_0, PartOrder::kGateUp), Each({0, 0}));
 }
 
 TEST(CpuPackTest, RefusesWhatItCannotRead) {
